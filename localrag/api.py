@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 from localrag import factory, hosted
 from localrag.config.settings import RERANKERS, Settings, load_settings
 from localrag.egress.databases import Database
-from localrag.engine import AskOptions, Engine, open_engine
+from localrag.engine import AskOptions, Engine, compute_in, open_engine
 from localrag.errors import ModelNotFoundError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.folder.locking import PATIENCE, OnWait
@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from localrag.models.embeddings.base import Embedder
     from localrag.models.registry.advice import Advice
     from localrag.rag.conversation import Conversation
+    from localrag.tables.formulation import Computed
+    from localrag.tables.records import Column, Table
+    from localrag.tables.records import Event as TableEvent
+    from localrag.tables.sheets import Dataset
 
 AnyPath = str | os.PathLike[str]
 
@@ -267,6 +271,73 @@ class LocalRAG:
         True
         """
         return answer_of(self.engine.stream(question, AskOptions(**asked)), self._telling(on_step))
+
+    def table(
+        self,
+        patterns: Sequence[str],
+        columns: Sequence[str | Column],
+        *,
+        words: str = "",
+        on_event: Callable[[TableEvent], None] = _nothing,
+        stopped: threading.Event | None = None,
+        **asked: Unpack[Asking],
+    ) -> Table:
+        """Documents as rows: each column is a question that is put to each document by itself.
+
+        `patterns` choose documents by path, folder or pattern, none chooses all; of those, `words`
+        leaves the ones that hold them. What was read is kept in the library and not read again.
+        `on_event` hears how much there is to do, and each cell as it is read; once `stopped` is
+        set, what is left is not read. Raises `UsageError` where nothing is chosen or asked.
+
+        >>> table = rag.table(["ai-overview.en.pdf"], ["Who invented the perceptron?"])
+        >>> table.rows[0].cells[0].state
+        'found'
+        """
+        from localrag.tables.records import Column, Table
+
+        wanted = [Column(column) if isinstance(column, str) else column for column in columns]
+        halt = stopped or threading.Event()
+        options = AskOptions(stopped=halt, **asked)
+        for event in self.engine.table(patterns, wanted, words, options):
+            on_event(event)
+            if isinstance(event, Table):
+                return event
+        raise AssertionError("a table ends its events")
+
+    def compute(
+        self,
+        question: str,
+        files: Sequence[AnyPath] = (),
+        *,
+        stopped: threading.Event | None = None,
+    ) -> tuple[Dataset, Computed]:
+        """The answer to a question over the rows of sheets: computed, with the rows it counted.
+
+        `files` are sheets or documents with tables, by their path, or in the library by the end of
+        it, a folder or a pattern; none: all of the library. Two queries are formulated without each
+        other; where they do not give the same, `Computed.sure` is false. Raises `UsageError` where
+        there is no table.
+        """
+        names = [os.fspath(file) for file in files]
+        there = [name for name in names if Path(name).expanduser().is_file()]
+        stored = [name for name in names if name not in there]
+        sheets = _sheets_of(there, self.settings)
+        if stored or not names:
+            sheets += self.engine.sheets(stored)
+        return self.engine.compute(question, sheets, AskOptions(stopped=stopped))
+
+    @classmethod
+    def compute_files(
+        cls, question: str, files: Sequence[AnyPath], *, settings: Settings | None = None
+    ) -> tuple[Dataset, Computed]:
+        """The same over files that lie here, without any library."""
+        chosen = settings or load_settings()
+        sheets = _sheets_of([os.fspath(file) for file in files], chosen)
+        model = factory.make_model(chosen, factory.make_models())
+        try:
+            return compute_in(question, sheets, model, factory.make_tokenizer(chosen))
+        finally:
+            model.close()
 
     def compare(
         self,
@@ -556,3 +627,16 @@ class LocalRAG:
     @cached_property
     def _indexer(self) -> Indexer:
         return factory.make_indexer(self.settings, self.library, self.embedder)
+
+
+def _sheets_of(files: Sequence[str], settings: Settings) -> list[Dataset]:
+    """The tables of files that lie here, typed; those alike as one."""
+    from localrag.indexing.reading import from_file
+    from localrag.tables.sheets import datasets, raw_tables
+    from localrag.text.language import detect
+
+    if not files:
+        return []
+    with closing(factory.make_parse(settings)) as parse:
+        documents = [from_file(Path(file).expanduser(), parse, None, detect) for file in files]
+    return datasets(table for reading in documents for table in raw_tables(reading.document))

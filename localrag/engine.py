@@ -7,6 +7,7 @@ documents, nor about how anything is shown.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -49,8 +50,15 @@ if TYPE_CHECKING:
     from localrag.prompts.own import Wording
     from localrag.rag.base import Pipeline, Retrieve
     from localrag.rerankers.base import Reranking
+    from localrag.tables.formulation import Computed
+    from localrag.tables.records import Column, Reply
+    from localrag.tables.records import Event as TableEvent
+    from localrag.tables.sheets import Dataset, RawTable
     from localrag.text.sentences import Span
     from localrag.text.tokenize import Tokenizer
+
+_MOST_PASSAGES = 1000
+"""Hits of the words that choose the documents of a table."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 P = ParamSpec("P")
@@ -347,6 +355,95 @@ class Engine:
                 steps.clear()
             yield piece
 
+    def table(
+        self,
+        patterns: Sequence[str],
+        columns: Sequence[Column],
+        words: str = "",
+        options: AskOptions = AskOptions(),
+    ) -> Iterator[TableEvent]:
+        """Each document's answer to each column's question, as they come, and last the table.
+
+        Raises as `LocalRAG.table`.
+        """
+        from localrag.tables import documents
+        from localrag.tables.whether import asks_whether
+
+        documents.check_columns(columns)
+        among = self._holding(words) if words.strip() else None
+        selection = documents.select(self.library, patterns, among)
+        if not selection.documents:
+            raise UsageError(
+                "None of {count} documents is left for the table.",
+                hint="Choose by other words, or by a pattern such as 'contracts/*'.",
+                count=selection.total,
+            )
+        settings = self.applied(options)
+        key = json.dumps(
+            [msgspec.to_builtins(settings.answer), sorted(self._wording.own.items())], default=str
+        )
+        model = settings.llm.model  # which need not be loaded where all cells are kept
+        keys = tuple(
+            documents.cell_key(column.question, column.kind, model, key) for column in columns
+        )
+        work = documents.Work(selection.documents, tuple(columns), keys)
+        stopped = options.stopped or threading.Event()
+
+        def ask(column: Column, source: str) -> Reply:
+            one = replace(options, filter=Filter(within=frozenset((source,))), paths=True)
+            if column.kind == "yes/no" or (column.kind is None and asks_whether(column.question)):
+                return self._whether(column.question, one)
+            return documents.reply_of(answer_of(self.stream(column.question, one)))
+
+        yield from documents.fill(self.library, work, ask, stopped.is_set)
+
+    def sheets(self, patterns: Sequence[str] = ()) -> list[Dataset]:
+        """The sheets and tables of the documents that match, typed; those alike as one.
+
+        Raises UsageError where a pattern matches nothing.
+        """
+        from localrag.tables import documents
+        from localrag.tables.sheets import datasets, raw_tables
+
+        tables: list[RawTable] = []
+        for record in documents.select(self.library, patterns).documents:
+            document = self.library.document(record.id)
+            if document is not None and document.tables:
+                tables += raw_tables(document, record.id)
+        return datasets(tables)
+
+    def compute(
+        self, question: str, datasets: Sequence[Dataset], options: AskOptions = AskOptions()
+    ) -> tuple[Dataset, Computed]:
+        """The answer to a question over the rows of that dataset whose columns fit it.
+
+        Raises UsageError where there is none.
+        """
+        return compute_in(question, datasets, self.model_for(options), self.tokenizer)
+
+    def _whether(self, question: str, options: AskOptions) -> Reply:
+        """Yes or no, as the documents that the filter allows have it."""
+        from localrag.tables.whether import PASSAGES, decided
+
+        wanted = hosted.sendable(self.settings, self.library, options.filter, unheard)
+        asked = replace(options, filter=wanted)
+        hits = self._retrieve(question, PASSAGES, _unexpanded(self.settings), asked, unheard)
+        return decided(question, hits, self.model_for(options).chooser, self._attributor)
+
+    def _holding(self, words: str) -> set[str]:
+        """The ids of the documents with one of the words, or more, whatever their number."""
+        settings = msgspec.structs.replace(
+            _unexpanded(self.settings),
+            retrieval=_changed(_unexpanded(self.settings).retrieval, mode="keyword"),
+        )
+        documents = set[str]()
+        while True:
+            options = AskOptions(filter=Filter(without=frozenset(documents)))
+            hits = self._retrieve(words, _MOST_PASSAGES, settings, options, unheard)
+            documents.update(hit.chunk.document_id for hit in hits)
+            if len(hits) < _MOST_PASSAGES:
+                return documents
+
     def answer_from(
         self,
         question: str,
@@ -550,6 +647,34 @@ class Engine:
         position = chunk.start + offset
         found = self.library.place(chunk.document_id, position)
         return found or Place(position, number=chunk.first_page)
+
+
+def compute_in(
+    question: str, datasets: Sequence[Dataset], model: factory.Model, tokenizer: Tokenizer
+) -> tuple[Dataset, Computed]:
+    """The answer to a question over the rows of that dataset whose columns fit it.
+
+    Raises UsageError where there is none.
+    """
+    from localrag.tables.formulation import compute
+    from localrag.tables.plan import choose
+
+    check_question(question)
+    if not datasets:
+        raise UsageError(
+            "There is no table with columns and rows.",
+            hint="Name a sheet (xlsx, ods, csv) or a document with a table.",
+        )
+    dataset: Dataset | None = datasets[0]
+    if len(datasets) > 1:
+        dataset, _ = choose(question, datasets, model.chooser, tokenizer)
+    if dataset is None:
+        raise UsageError(
+            "None of {count} tables fits the question.",
+            hint="Name the file whose rows are meant.",
+            count=len(datasets),
+        )
+    return dataset, compute(question, dataset, model.llm)
 
 
 def open_engine(

@@ -29,8 +29,8 @@ _reader: ContextVar[InterfaceLanguage | None] = ContextVar("reader", default=Non
 _named: ContextVar[str] = ContextVar("named", default="")
 
 _OF_A_LIBRARY = re.compile(
-    "(?<![a-z])localrag(?= (?:add|ask|search|compare|chat|status|watch|show|page|remove|rebuild"
-    "|jobs|check|share|users|grant|audit)(?![a-z]))"
+    "(?<![a-z])localrag(?= (?:add|ask|search|table|compute|compare|chat|status|watch|show|page"
+    "|remove|rebuild|jobs|check|share|users|grant|audit)(?![a-z]))"
 )
 """Commands that concern the library one works with; those that make another one do not."""
 

@@ -20,7 +20,7 @@ LINES = (
     ("engine",),
     ("factory",),
     ("hosted", "presentation"),
-    ("evaluation", "bundle"),
+    ("evaluation", "bundle", "tables"),
     ("rag", "indexing"),
     ("retrieval", "rerankers"),
     ("documents", "models.embeddings", "models.llms", "library", "models.registry"),

@@ -17,6 +17,8 @@ COMMANDS = (
     "add",
     "ask",
     "search",
+    "table",
+    "compute",
     "compare",
     "chat",
     "serve",

@@ -6,7 +6,7 @@ committed: the indexes catch up, here or in whatever process opens the library n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
@@ -22,7 +22,7 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.library.acting import acting_as_server
-from localrag.library.catalogue import history
+from localrag.library.catalogue import cells, history
 from localrag.library.catalogue.catalogue import Catalogue
 from localrag.library.catalogue.integrity import passages_are_sound
 from localrag.library.catalogue.places import (
@@ -291,6 +291,7 @@ class Library:
     keeps_history = property(_asked(history.keeps_history))
     conversations = _asked(history.conversations)
     kept_answers = _asked(history.kept_answers)
+    kept_cells = _asked(cells.kept_cells)
 
     @contextmanager
     def one_state(self) -> Iterator[None]:
@@ -482,6 +483,15 @@ class Library:
             return history.keeps_history(transaction) and history.keep_answer(
                 transaction.sql, conversation, question, record, documents, after=after
             )
+
+    def keep_cells(self, records: Mapping[tuple[str, str], str], timeout: float = PATIENCE) -> None:
+        """Keep what documents, by id, answer to questions, by key, until they change or go.
+
+        Raises LibraryLockedError when another process keeps writing for `timeout` seconds.
+        """
+        if records:
+            with self.writing(timeout), self._catalogue.write() as transaction:
+                cells.keep_cells(transaction.sql, records)
 
     def forget_conversations(self, key: str | None = None) -> bool:
         """Forget a kept conversation, or all, and leave nothing of them on disk.

@@ -27,6 +27,7 @@ import msgspec
 
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
 from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.cells import forget_cells
 from localrag.library.catalogue.guarded import connect
 from localrag.library.catalogue.history import forget_conversations
 from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
@@ -161,6 +162,7 @@ def _snapshot(home: Home, copy: Path) -> tuple[Counts, EmbeddingIdentity, list[S
             for setting in (PURGE_DUE, HISTORY):
                 transaction.forget_meta(setting)
             forget_conversations(transaction.sql)  # they are of who asked, not of the library
+            forget_cells(transaction.sql)
             found = transaction.counts(), transaction.embedding(), transaction.sources()
         copied.purge()
     with closing(connect(copy)) as connection:

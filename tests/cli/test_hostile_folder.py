@@ -59,6 +59,8 @@ RUNS = (
     ("share", "--off"),
     ("search", "lamp"),
     ("ask", "What lamp?"),
+    ("table", "notes.md", "-c", "What lamp?", "-o", "table.xlsx"),
+    ("compute", "How many?", "--in", "notes.md"),
     ("chat",),
     ("mcp",),
     ("serve", "none"),

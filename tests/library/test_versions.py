@@ -2,9 +2,9 @@
 
 The fixtures were made by the code of their time: `schema-1.zip` before checksums were kept,
 `schema-2.zip` by localrag 0.1.0, `schema-3.zip` before it was kept how pages were read,
-`schema-4.zip` before chunks were numbered and `schema-5.zip` before kept answers were somebody's
-(each opened from the one before). All hold a document in English and one in Chinese, and were made
-with a third that was removed.
+`schema-4.zip` before chunks were numbered, `schema-5.zip` before kept answers were somebody's
+and `schema-6.zip` before cells of tables were kept (each opened from the one before). All hold a
+document in English and one in Chinese, and were made with a third that was removed.
 """
 
 from __future__ import annotations

@@ -253,6 +253,17 @@ def m006_add_askers(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE answers ADD COLUMN asker TEXT NOT NULL DEFAULT ''")
 
 
+def m007_add_cells(connection: sqlite3.Connection) -> None:
+    """What documents answer to the questions of tables, gone with their documents."""
+    connection.execute(
+        """CREATE TABLE cells(
+            document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+            "key" TEXT NOT NULL,
+            record TEXT NOT NULL,
+            PRIMARY KEY(document, "key"))"""
+    )
+
+
 Step = Callable[[sqlite3.Connection], None]
 
 MIGRATIONS: tuple[Step, ...] = (
@@ -262,6 +273,7 @@ MIGRATIONS: tuple[Step, ...] = (
     m004_add_reading,
     m005_number_chunks,
     m006_add_askers,
+    m007_add_cells,
 )
 
 

@@ -53,7 +53,7 @@ COPIED = (
 tables belong to the place where it lies, or to who asks there; of `meta`, three settings are taken
 over."""
 
-OWN = ("unread", "answers", "answer_documents")
+OWN = ("unread", "answers", "answer_documents", "cells")
 """What belongs to the place where a library lies and to who asks there, and moves with it."""
 
 _NOBODYS = {
@@ -177,7 +177,7 @@ class Transaction(Snapshot):
         self.set_meta(PURGE_DUE, 1)
         forget_answers_from(self.sql, new.document.id)
         self._forget_chunks(number)
-        for table in (*_READ, "chunks", "staged_documents"):
+        for table in (*_READ, "chunks", "staged_documents", "cells"):
             self.sql.execute(f"DELETE FROM {table} WHERE document = ?", (number,))
         row = _document_row(new)
         changes = ", ".join(f"{column} = ?" for column in row)

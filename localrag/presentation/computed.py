@@ -1,0 +1,183 @@
+"""What was computed over rows of sheets: in words, as SQL, with the rows that were counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from localrag.documents.formats.table import shown_name
+from localrag.messages import tr
+from localrag.presentation.tables import amount_text
+from localrag.tables.formulation import Computed
+from localrag.tables.query import Condition, Query, Result
+from localrag.tables.sheets import Dataset, SheetColumn
+
+SHOWN = 20
+"""Values and rows that are listed on a screen."""
+
+
+def answer_text(dataset: Dataset, computed: Computed, result: Result | None = None) -> str:
+    """The values of the answer, or of one of the two results."""
+    result = result or computed.form
+    if result.error:
+        return tr("no result")
+    unit = _unit(dataset, computed.query) if result is computed.form else ""
+    rows = [
+        ", ".join(_shown(value, unit) for value in row if value is not None)
+        for row in result.rows[:SHOWN]
+    ]
+    more = len(result.rows) - SHOWN
+    if more > 0:
+        rows.append(tr("and {count} more", count=more))
+    return "; ".join(row for row in rows if row) or tr("no result")
+
+
+def _shown(value: object, unit: str) -> str:
+    if isinstance(value, int | float):
+        return amount_text(float(value), unit)
+    return str(value)
+
+
+def _unit(dataset: Dataset, query: Query | None) -> str:
+    if query is None or query.compute in ("count", "count different"):
+        return ""
+    return _column(dataset, query.of).unit
+
+
+def _column(dataset: Dataset, key: str) -> SheetColumn:
+    return dataset.column(key)
+
+
+def query_text(dataset: Dataset, query: Query) -> str:
+    """The query in words."""
+    of, by = _column(dataset, query.of).name, _column(dataset, query.by or query.of).name
+    match query.compute:
+        case "list":
+            words = tr("“{column}” of the rows", column=of)
+        case "count":
+            words = tr("the number of rows")
+        case "count different":
+            words = tr("the number of different values of “{column}”", column=of)
+        case "sum":
+            words = tr("the sum of “{column}”", column=of)
+        case "average":
+            words = tr("the average of “{column}”", column=of)
+        case "largest":
+            words = tr("“{column}” of the row with the largest “{by}”", column=of, by=by)
+        case "smallest":
+            words = tr("“{column}” of the row with the smallest “{by}”", column=of, by=by)
+        case "most frequent":
+            words = tr("the most frequent value of “{column}”", column=of)
+        case "largest total":
+            words = tr("the value of “{column}” with the largest sum of “{by}”", column=of, by=by)
+    conditions = tuple(_condition_text(dataset, condition) for condition in query.where)
+    if not conditions:
+        return tr("{words}, all rows", words=words)
+    return tr("{words}, where {conditions}", words=words, conditions=conditions)
+
+
+def _condition_text(dataset: Dataset, condition: Condition) -> str:
+    name = _column(dataset, condition.key).name
+    value = str(condition.value)
+    if condition.is_column:
+        value = f"“{_column(dataset, value).name}”"
+    elif isinstance(condition.value, float):
+        value = amount_text(condition.value, "")
+    match condition.sign:
+        case "contains":
+            return tr("“{column}” contains {value}", column=name, value=value)
+        case "begins with":
+            return tr("“{column}” begins with {value}", column=name, value=value)
+        case _:
+            return f"“{name}” {condition.sign} {value}"
+
+
+def computed_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
+    """The answer, or both where they differ; how it was computed, and over which rows."""
+    if computed.sure:
+        yield answer_text(dataset, computed)
+    else:
+        yield doubt_text(computed)
+        yield tr("First reading: {answer}", answer=answer_text(dataset, computed))
+        yield tr("Second reading: {answer}", answer=answer_text(dataset, computed, computed.sql))
+    if computed.query is not None:
+        yield tr("Computed: {words}.", words=query_text(dataset, computed.query))
+    for result in (computed.form, computed.sql):
+        if result.sql:
+            yield f"SQL: {result.sql}"
+    yield counted_text(dataset, computed)
+    yield from left_out_lines(dataset, computed)
+
+
+def doubt_text(computed: Computed) -> str:
+    """Why the answer is not sure."""
+    match computed.doubt:
+        case "differ":
+            return tr("Not sure: two readings of the question give different answers.")
+        case "currencies":
+            return tr(
+                "Not sure: the rows have amounts in {currencies}, which are not added up.",
+                currencies=computed.currencies,
+            )
+        case "nothing":
+            return tr("Not sure: no row fits, by one reading of the question at least.")
+        case _:
+            return tr("Not sure: the question could not be turned into a query twice.")
+
+
+def counted_text(dataset: Dataset, computed: Computed) -> str:
+    """Which rows of which sheets were counted."""
+    count, total = len(computed.rows), len(dataset.rows)
+    files = tuple(shown_name(source) for source in dataset.sources)
+    text = tr("{count} of {total} rows counted, in {files}", count=count, total=total, files=files)
+    if not count:
+        return text
+    shown = []
+    for row in computed.rows[:SHOWN]:
+        origin = dataset.origin(row)
+        name = shown_name(origin.source) if len(dataset.sources) > 1 else origin.sheet
+        shown.append(f"{name} {origin.row}".strip())
+    more = "" if count <= SHOWN else ", …"
+    return tr("{text}: rows {rows}", text=text, rows=", ".join(shown) + more)
+
+
+def left_out_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
+    """What is not among the rows or not of its type."""
+    if dataset.totals:
+        yield tr(
+            "{count} {count:row|rows} with totals left out, so that nothing is counted twice",
+            count=dataset.totals,
+        )
+    keys = set()
+    if query := computed.query:
+        keys = {query.of, query.by, *(condition.key for condition in query.where)}
+    for column in dataset.columns:
+        if column.key in keys and column.unread:
+            yield tr(
+                "{count} {count:cell|cells} of “{column}” could not be read as its type and "
+                "{count:is|are} not counted",
+                count=column.unread,
+                column=column.name,
+            )
+
+
+def computed_json(dataset: Dataset, computed: Computed) -> dict[str, Any]:
+    """The same as plain data."""
+    return {
+        "question": computed.question,
+        "sure": computed.sure,
+        "doubt": computed.doubt,
+        "answer": [list(row) for row in computed.values] if computed.sure else None,
+        "unit": _unit(dataset, computed.query),
+        "readings": [
+            {"sql": result.sql, "rows": [list(row) for row in result.rows], "error": result.error}
+            for result in (computed.form, computed.sql)
+        ],
+        "files": list(dataset.sources),
+        "rows": len(dataset.rows),
+        "counted": [
+            {"source": origin.source, "sheet": origin.sheet, "row": origin.row}
+            for origin in map(dataset.origin, computed.rows)
+        ],
+        "totals_left_out": dataset.totals,
+    }

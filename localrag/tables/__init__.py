@@ -1,0 +1,1 @@
+"""Questions over many documents and over the rows of sheets: cells are read, numbers computed."""

@@ -1,0 +1,293 @@
+"""Documents as rows: which ones, what each says to every question, and what follows from that.
+
+The question is put to one document at a time, by whatever answers questions (`Ask`), so that a cell
+is read, checked and cited as any answer is. What was read is kept in the library, document by
+document, before the next one is read: a run that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath, PureWindowsPath
+
+import msgspec
+
+from localrag.errors import GenerationError, LibraryError, StoppedError, UsageError
+from localrag.library.catalogue.filters import Filter
+from localrag.library.library import Library
+from localrag.library.records import DocumentRecord
+from localrag.rag.base import LONGEST_QUESTION
+from localrag.rag.citations import without_markers
+from localrag.tables.records import (
+    NOT_READ,
+    Begun,
+    Cell,
+    CellDone,
+    Column,
+    ColumnKind,
+    Event,
+    NotKept,
+    Reply,
+    Row,
+    Table,
+    Value,
+)
+from localrag.tables.totals import totals
+from localrag.tables.values import kind_of, value_in
+from localrag.text.figures import figures_not_in
+from localrag.types import Answer
+
+MOST_COLUMNS = 50
+LONGEST_COLUMN = 2000
+"""Code points of a question that is put to every document."""
+SECONDS_A_CELL = 6.0
+"""Taken for a cell until some were read: the starter model on two cores, busy."""
+_VERSION = 1
+"""Of what is kept: a higher number reads all cells again."""
+_PATIENCE = 1.0
+"""Seconds that a cell waits for another process that writes, before it waits for the next cell."""
+
+Ask = Callable[[Column, str], Reply]
+"""A column, and the path of the document that its question is put to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The documents of a table, in the order of their paths, of all that there are."""
+
+    documents: tuple[DocumentRecord, ...]
+    total: int
+
+
+def select(
+    library: Library, patterns: Sequence[str], among: Iterable[str] | None = None
+) -> Selection:
+    """The documents at paths that match one of the patterns; all without a pattern.
+
+    A pattern is a path with `*`, `?` and `[...]`, the end of one, or a folder. `among` are ids of
+    documents that are left, as those that hold certain words. Raises UsageError where a pattern
+    matches nothing.
+    """
+    names = {path: path for path in library.paths()}
+    wanted: set[str] | None = None
+    for pattern in patterns:
+        matches = frozenset[str]().union(
+            *(look.by_names(names).within or () for look in _filters(pattern))
+        )
+        if not matches:
+            raise UsageError(
+                "Of {count} documents none matches {pattern}.",
+                hint="See what is there with `localrag status --documents`.",
+                count=len(names),
+                pattern=pattern,
+            )
+        wanted = (wanted or set()) | matches
+    left = None if among is None else set(among)
+    documents = [
+        record
+        for record in library.documents()
+        if (wanted is None or wanted.intersection(record.sources))
+        and (left is None or record.id in left)
+    ]
+    documents.sort(key=lambda record: record.sources[:1])
+    return Selection(tuple(documents), len(library.documents()))
+
+
+def _filters(pattern: str) -> Iterator[Filter]:
+    folder = pattern.replace("\\", "/").removeprefix("./").rstrip("/")
+    if any(sign in pattern for sign in "*?["):
+        yield Filter(path=folder)
+    elif folder:
+        yield Filter(sources=(folder,))
+        yield Filter(path=f"{folder}/*")
+
+
+def check_columns(columns: Sequence[Column]) -> None:
+    """Raises UsageError for no column, too many, an empty question and one that is too long."""
+    if not columns:
+        raise UsageError(
+            "A table needs a column.", hint='Give a question to each document: -c "When ...?"'
+        )
+    if len(columns) > MOST_COLUMNS:
+        raise UsageError(
+            "A table may have {most} columns, and not {count}.",
+            hint="Ask the rest in a table of its own.",
+            most=MOST_COLUMNS,
+            count=len(columns),
+        )
+    longest = min(LONGEST_COLUMN, LONGEST_QUESTION) - 1
+    for column in columns:
+        if not column.question.strip():
+            raise UsageError("The question of a column is empty.", hint="Ask something, in quotes.")
+        if len(column.question) > longest:
+            raise UsageError(
+                "The question of a column has {count} characters, of at most {most}.",
+                hint="Ask in fewer words.",
+                count=len(column.question),
+                most=longest,
+            )
+
+
+def cell_key(question: str, kind: ColumnKind | None, model: str, wording: str) -> str:
+    """What a kept cell is found by, beside its document: a hash that does not say the question."""
+    identity = json.dumps([_VERSION, " ".join(question.split()), kind or "", model, wording])
+    return hashlib.sha256(identity.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is asked: the documents, the columns, and by which key each column is kept."""
+
+    documents: tuple[DocumentRecord, ...]
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+
+
+def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) -> Iterator[Event]:
+    """The cells as they are read, document by document, and last of all the table.
+
+    Once `stopped` says so, what is left is "not read". Raises what `ask` raises but for failures of
+    the model in one document, which leave that cell unread.
+    """
+    began = time.perf_counter()
+    kept = _kept(library, work)
+    seconds = [reply.seconds for reply in kept.values() if reply.seconds > 0]
+    count = len(work.documents) * len(work.columns)
+    to_read = count - len(kept)
+    pace = sum(seconds) / len(seconds) if seconds else SECONDS_A_CELL
+    yield Begun(len(work.documents), len(work.columns), len(kept), to_read, pace * to_read)
+    replies: dict[tuple[str, str], Reply] = dict(kept)
+    failed: dict[tuple[str, str], str] = {}
+    waiting: dict[tuple[str, str], str] = {}
+    halted = False
+    for number, document in enumerate(work.documents):
+        for place, (column, key) in enumerate(zip(work.columns, work.keys, strict=True)):
+            at = document.id, key
+            known = at in replies
+            if not known:
+                halted = halted or stopped()
+                if halted:
+                    continue
+                try:
+                    replies[at] = ask(column, document.sources[0])
+                except StoppedError:
+                    halted = True
+                    continue
+                except GenerationError as error:
+                    failed[at] = type(error).__name__
+                else:
+                    waiting[at] = msgspec.json.encode(replies[at]).decode()
+                to_read -= 1
+            cell = _cell(replies.get(at), column, failed.get(at, ""))
+            source = document.sources[0]
+            yield CellDone(number, place, source, cell, kept=known and at in kept, left=to_read)
+            if waiting:
+                try:
+                    library.keep_cells(waiting, timeout=_PATIENCE)
+                    waiting = {}
+                except LibraryError as error:
+                    yield NotKept(error)
+    if waiting:
+        try:
+            library.keep_cells(waiting)
+        except LibraryError as error:
+            yield NotKept(error)
+    yield _table(work, replies, failed, time.perf_counter() - began)
+
+
+def _kept(library: Library, work: Work) -> dict[tuple[str, str], Reply]:
+    records = library.kept_cells([record.id for record in work.documents], work.keys)
+    replies = {}
+    for at, record in records.items():
+        try:
+            replies[at] = msgspec.json.decode(record, type=Reply)
+        except msgspec.MsgspecError:  # of another version, or damaged: it is read again
+            continue
+    return replies
+
+
+def reply_of(answer: Answer) -> Reply:
+    """What is kept of an answer that was read in one document."""
+    grades = [
+        step.score
+        for step in answer.trace
+        if step.kind in ("relevance", "answerable") and step.score is not None
+    ]
+    return Reply(
+        text=without_markers(answer.text).strip(),
+        stated=answer.grounded,
+        supported=all(sentence.rating == "fully supported" for sentence in answer.support),
+        confidence=max(grades, default=None),
+        citations=answer.citations,
+        seconds=answer.seconds,
+    )
+
+
+def _table(
+    work: Work,
+    replies: Mapping[tuple[str, str], Reply],
+    failed: Mapping[tuple[str, str], str],
+    seconds: float,
+) -> Table:
+    columns = []
+    for column, key in zip(work.columns, work.keys, strict=True):
+        stated = [
+            (reply.text, column.question)
+            for record in work.documents
+            if (reply := replies.get((record.id, key))) and reply.stated
+        ]
+        columns.append(replace(column, kind=column.kind or kind_of(stated)))
+    rows = tuple(
+        Row(
+            record.id,
+            record.sources[0],
+            record.title,
+            tuple(
+                _cell(replies.get((record.id, key)), column, failed.get((record.id, key), ""))
+                for column, key in zip(columns, work.keys, strict=True)
+            ),
+        )
+        for record in work.documents
+    )
+    return Table(tuple(columns), rows, totals(rows, len(columns)), seconds)
+
+
+def _cell(reply: Reply | None, column: Column, failure: str = "") -> Cell:
+    """A reply as a cell of its column; without a kind, as text."""
+    if reply is None:
+        return replace(NOT_READ, reason=failure)
+    if not reply.stated:
+        return Cell("not stated", None, "", reply.citations, reply.confidence)
+    value = typed(reply, column.kind or "text", column.question)
+    reason = ""
+    if value is None:
+        reason = "no value"
+    elif not reply.citations:
+        reason = "not cited"
+    elif not reply.supported:
+        reason = "not borne out"
+    elif column.kind not in (None, "text", "yes/no") and figures_not_in(
+        reply.text, [column.question, *(citation.quote for citation in reply.citations)]
+    ):
+        reason = "not in the quotation"
+    state = "doubtful" if reason else "found"
+    return Cell(state, value, reply.text, reply.citations, reply.confidence, reason)  # type: ignore[arg-type]
+
+
+def typed(reply: Reply, kind: ColumnKind, question: str) -> Value | None:
+    """The value of a reply: in what it says, else in what it quotes, where only one stands."""
+    value = value_in(reply.text, kind, question)
+    if value is None and kind != "yes/no":
+        quoted = " ".join(dict.fromkeys(citation.quote for citation in reply.citations))
+        value = value_in(quoted, kind, question)
+    return value
+
+
+def short_name(source: str) -> str:
+    """The name of a file without its folders and its suffix."""
+    path = PureWindowsPath(source) if "\\" in source else PurePosixPath(source)
+    return path.stem

@@ -1,0 +1,271 @@
+"""Queries over typed rows, and what they give: SQL that is made here, or checked here.
+
+`Query` is what a model fills in, held to the columns and values that are there; `sql_of` says it in
+SQL. A query that a model wrote in SQL itself is run on a connection that can only read, within
+bounds of time and rows.
+"""
+
+# ruff: noqa: S608 - names and texts are quoted here
+
+from __future__ import annotations
+
+import math
+import re
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from localrag.tables.sheets import Dataset, SheetColumn
+from localrag.text.normalize import fold
+
+Compute = Literal[
+    "list",  # the values of `of`
+    "count",  # how many rows
+    "count different",  # how many different values of `of`
+    "sum",
+    "average",
+    "largest",  # `of` in the row whose `by` is largest
+    "smallest",
+    "most frequent",  # the value of `of` that stands in most rows
+    "largest total",  # the value of `of` over whose rows the sum of `by` is largest
+]
+Sign = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "begins with"]
+
+SECONDS = 10.0
+"""The longest time of one query."""
+MOST_RESULTS = 1000
+_STEPS = 10_000
+"""Steps of SQLite's machine between two looks at the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a row must have: `value` is a text, a number, or the key of another column."""
+
+    key: str
+    sign: Sign
+    value: str | float
+    is_column: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is computed, of which column, over which rows."""
+
+    compute: Compute
+    of: str
+    by: str = ""
+    where: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a query gave: its rows, or why it gave none."""
+
+    sql: str
+    rows: tuple[tuple[object, ...], ...] = ()
+    error: str = ""
+    cut_short: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing came, or only what stands for nothing."""
+        return bool(self.error) or all(value in (None, "") for row in self.rows for value in row)
+
+
+def sql_of(query: Query) -> str:
+    """The query in SQL."""
+    where = where_of(query.where)
+    of, by = _quoted(query.of), _quoted(query.by or query.of)
+    also = f"{where} AND" if where else " WHERE"
+    match query.compute:
+        case "list":
+            return f"SELECT {of} FROM data{also} {of} IS NOT NULL ORDER BY row"
+        case "count":
+            return f"SELECT COUNT(*) FROM data{where}"
+        case "count different":
+            return f"SELECT COUNT(DISTINCT {of}) FROM data{where}"
+        case "sum":
+            return f"SELECT SUM({of}) FROM data{where}"
+        case "average":
+            return f"SELECT AVG({of}) FROM data{where}"
+        case "largest" | "smallest":
+            extreme = "MAX" if query.compute == "largest" else "MIN"
+            return (
+                f"SELECT {of} FROM data{also} {by} = (SELECT {extreme}({by}) FROM data{where}) "
+                "ORDER BY row"
+            )
+        case "most frequent":
+            return (
+                f"SELECT {of} FROM data{also} {of} IS NOT NULL GROUP BY {of} "
+                "ORDER BY COUNT(*) DESC, MIN(row) LIMIT 1"
+            )
+        case "largest total":
+            return (
+                f"SELECT {of} FROM data{also} {of} IS NOT NULL GROUP BY {of} "
+                f"ORDER BY SUM({by}) DESC, MIN(row) LIMIT 1"
+            )
+
+
+def where_of(conditions: Sequence[Condition]) -> str:
+    """The conditions as a clause with a blank before it, or ""."""
+    return f" WHERE {' AND '.join(map(_condition, conditions))}" if conditions else ""
+
+
+def _condition(condition: Condition) -> str:
+    key = _quoted(condition.key)
+    if condition.is_column:
+        return f"{key} {condition.sign} {_quoted(str(condition.value))}"
+    value = condition.value
+    if condition.sign in ("contains", "begins with"):
+        text = re.sub(r"([\\%_])", r"\\\1", str(value))
+        pattern = f"%{text}%" if condition.sign == "contains" else f"{text}%"
+        return f"{key} LIKE {_literal(pattern)} ESCAPE '\\'"
+    return f"{key} {condition.sign} {_literal(value)}"
+
+
+def _quoted(key: str) -> str:
+    return '"' + key.replace('"', '""') + '"'
+
+
+def _literal(value: str | float) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return repr(int(value)) if value == int(value) else repr(value)
+
+
+def run(dataset: Dataset, sql: str) -> Result:
+    """What a query gives; a query that is wrong, or takes too long, gives its error."""
+    connection = dataset.connection()
+    until = time.monotonic() + SECONDS
+    connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+    try:
+        cursor = connection.execute(sql)
+        rows = cursor.fetchmany(MOST_RESULTS + 1)
+    except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError) as error:
+        return Result(sql, error=str(error))
+    finally:
+        connection.set_progress_handler(None, 0)
+    return Result(sql, tuple(rows[:MOST_RESULTS]), cut_short=len(rows) > MOST_RESULTS)
+
+
+_SELECT = re.compile(r"\bselect\b.*?(?=;|```|\n\s*\n|\Z)", re.IGNORECASE | re.DOTALL)
+"""The first query in a reply: "SELECT ... " up to a semicolon or the end of its block."""
+_TEXT = re.compile(r"'((?:[^']|'')*)'")
+_NAME = re.compile(r'"([^"]+)"')
+
+
+def sql_in(reply: str, dataset: Dataset) -> str:
+    """The query in a model's reply, with names and texts as the sheet has them, or "".
+
+    SQLite takes a name that is not there for a text; here it is none.
+    """
+    match = _SELECT.search(reply)
+    if match is None:
+        return ""
+    sql = match[0].strip()
+    keys = {column.key.lower() for column in dataset.columns} | {"data", "row"}
+    aliases = {
+        alias.lower() for alias in re.findall(r"\bas\s+\"?([^\s,\"()]+)", sql, re.IGNORECASE)
+    }
+    texts = _texts(dataset)
+
+    def name(found: re.Match[str]) -> str:
+        if found[1].lower() in keys | aliases:
+            return found[0]
+        return f"'{found[1]}'" if fold(found[1]) in texts else '"no such column"."x"'
+
+    sql = _NAME.sub(name, sql)
+
+    def text(found: re.Match[str]) -> str:
+        given = found[1].replace("''", "'")
+        there = nearest_text(given, texts)
+        return _literal(there) if there is not None else found[0]
+
+    return _TEXT.sub(text, sql)
+
+
+def _texts(dataset: Dataset) -> dict[str, str]:
+    """The texts of few-valued columns, folded -> as they stand."""
+    return {
+        fold(value): value
+        for column in dataset.columns
+        if column.kind == "text"
+        for value in column.values
+    }
+
+
+def nearest_text(given: str, texts: dict[str, str]) -> str | None:
+    """The text of a sheet that is meant: the same but for case, or the only one around it."""
+    folded = fold(given).strip()
+    if not folded or "%" in given or folded in texts:
+        return texts.get(folded)
+    around = [text for key, text in texts.items() if folded in key]
+    return around[0] if len(around) == 1 and len(folded) > 2 else None
+
+
+def agree(one: Result, other: Result) -> bool:
+    """Whether two queries give the same answer, whatever else one of them lists beside it."""
+    if one.is_empty or other.is_empty or one.cut_short or other.cut_short:
+        return False
+    some, more = _answers(one), _answers(other)
+    if some == more:
+        return True
+    if len(one.rows) != len(other.rows):
+        return False
+    narrow, wide = (one, other) if len(one.rows[0]) <= len(other.rows[0]) else (other, one)
+    return all(
+        any(
+            {_norm(value) for value in row} <= {_norm(value) for value in beside}
+            for beside in wide.rows
+        )
+        for row in narrow.rows
+    )
+
+
+def _answers(result: Result) -> frozenset[tuple[str, ...]]:
+    return frozenset(tuple(_norm(value) for value in row) for row in result.rows)
+
+
+def _norm(value: object) -> str:
+    if isinstance(value, int | float):
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)
+        return f"{float(value):.6g}"
+    return fold(str(value or "")).strip()
+
+
+def counted_rows(dataset: Dataset, query: Query) -> list[int]:
+    """The numbers of the rows that a query is about, from 1."""
+    needed = query.of if query.compute != "count" else ""
+    also = f"{where_of(query.where) or ' WHERE 1 = 1'}" + (
+        f" AND {_quoted(needed)} IS NOT NULL" if needed else ""
+    )
+    if query.compute in ("largest", "smallest"):
+        inner = sql_of(query).replace(f"SELECT {_quoted(query.of)} FROM", "SELECT row FROM", 1)
+        found = run(dataset, inner)
+    else:
+        found = run(dataset, f"SELECT row FROM data{also} ORDER BY row")
+    return [int(str(row[0])) for row in found.rows]
+
+
+def mixed_currencies(dataset: Dataset, query: Query) -> tuple[str, ...]:
+    """The currencies that a query would add up or compare, where there are several."""
+    if query.compute not in ("sum", "average", "largest", "smallest", "largest total"):
+        return ()
+    key = query.of if query.compute in ("sum", "average") else query.by or query.of
+    column = _column(dataset, key)
+    if column is None or not column.mixed:
+        return ()
+    beside = next((c for c in dataset.columns if c.of == column.name and c.kind == "text"), None)
+    if beside is None:
+        return column.mixed
+    rows = run(dataset, f"SELECT DISTINCT {_quoted(beside.key)} FROM data{where_of(query.where)}")
+    there = sorted(str(row[0]) for row in rows.rows if row[0])
+    return tuple(there) if len(there) > 1 else ()
+
+
+def _column(dataset: Dataset, key: str) -> SheetColumn | None:
+    return next((column for column in dataset.columns if column.key == key), None)

@@ -1,0 +1,172 @@
+"""Records of tables: columns that are questions, rows that are documents, cells with a state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from localrag.types import Citation
+
+CellState = Literal[
+    "found",  # the document states it, and the value stands in what is quoted
+    "not stated",  # the document was read and does not state it
+    "doubtful",  # something was read that is not borne out, or has not the type of its column
+    "not read",  # nobody has asked yet: the run was stopped, or the model failed
+]
+
+ColumnKind = Literal["text", "number", "money", "date", "yes/no"]
+KINDS: tuple[ColumnKind, ...] = ("text", "number", "money", "date", "yes/no")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A typed value. `text` is its normal form: a date as 2026-06-01, 2026-06 or 2026, "yes".
+
+    `number` is a number, an amount, or 1 and 0 for yes and no; `unit` is a currency (ISO 4217),
+    "%" or a unit of time ("day", "month"), else "".
+    """
+
+    kind: ColumnKind
+    text: str
+    number: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A question that is put to every document; `kind` None: as the cells turn out."""
+
+    question: str
+    kind: ColumnKind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model replied in one document: what is kept, before it is typed.
+
+    `stated` is false for a refusal. `supported` says whether each sentence that was checked is
+    borne out. `confidence` is the grade of the passage that was read, from 0 to 1, or None.
+    """
+
+    text: str
+    stated: bool
+    supported: bool = True
+    confidence: float | None = None
+    citations: tuple[Citation, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One document's answer to the question of a column."""
+
+    state: CellState
+    value: Value | None = None
+    text: str = ""
+    """What was replied, without markers."""
+    citations: tuple[Citation, ...] = ()
+    confidence: float | None = None
+    reason: str = ""
+    """Why it is doubtful or was not read: a kind, not prose."""
+
+
+NOT_READ = Cell("not read")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A document and its cells, one a column. `source` is the first of its paths."""
+
+    document_id: str
+    source: str
+    title: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """How many cells of a column are in which state; they add up to the number of documents."""
+
+    documents: int
+    found: int
+    not_stated: int
+    doubtful: int
+    not_read: int
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing is left open: what is computed from the cells will not change."""
+        return not (self.doubtful or self.not_read)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What follows from the cells of a column that were found.
+
+    `sums`, `least` and `most` are by unit: amounts of different currencies are never added up.
+    `counts` says how often each value stands there, the most frequent first.
+    """
+
+    completeness: Completeness
+    sums: dict[str, float] = field(default_factory=dict)
+    least: dict[str, tuple[Value, str]] = field(default_factory=dict)
+    most: dict[str, tuple[Value, str]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Documents as rows: what was asked of each, and what they say."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    totals: tuple[Total, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Before the first cell is read: how much there is to do, and about how long it takes."""
+
+    documents: int
+    columns: int
+    kept: int
+    """Cells that were read before and are not read again."""
+    to_read: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CellDone:
+    """A cell was read, or taken from what is kept; rows and columns count from 0."""
+
+    row: int
+    column: int
+    source: str
+    cell: Cell
+    kept: bool
+    left: int
+    """Cells that are still to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotKept:
+    """Cells cannot be kept, with the error that says why: the next run reads them again."""
+
+    error: Exception
+
+
+Event = Begun | CellDone | NotKept | Table
+
+
+def completeness(cells: Sequence[Cell]) -> Completeness:
+    """The states of the cells of a column, counted."""
+    states = [cell.state for cell in cells]
+    return Completeness(
+        len(states),
+        states.count("found"),
+        states.count("not stated"),
+        states.count("doubtful"),
+        states.count("not read"),
+    )
