@@ -57,6 +57,9 @@ class ScriptedLLM:
         return sum(4 + self.count_tokens(message.content) for message in messages)
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
+        of_parts = options.schema is not None and "questions" in str(options.schema)
+        if of_parts and not (self.replies and "questions" in str(self.replies[0])):
+            return Completion('{"questions": []}', 0, 0, "stop")  # it asks for one thing
         text = self._next(messages, options)
         return Completion(text, self.count_prompt_tokens(messages), self.count_tokens(text), "stop")
 

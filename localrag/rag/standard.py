@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from localrag.prompts import PromptLanguage, render
+from localrag.rag import parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished
 from localrag.rag.both_sides import Both
 from localrag.rag.citations import Attributor, CitedStream
@@ -49,17 +50,25 @@ class StandardRAG(Pipeline):
         passages = yield from self._tools.find(question)
         chunks = self._tools.fitting(passages, self._tools.room(question), passage_of)
         evidence = yield from self._reader.read(question, chunks, language)
+        missing: parts.Parts = ()
+        if evidence is None and chunks and self._grader.reads_logits:
+            reading = parts.read(question, chunks, language, self._tools, self._reader)
+            evidence, chunks, missing = yield from reading
         answer = Checked("")
         if evidence:
             answer = yield from self._answered(question, evidence, chunks, language)
         if not answer.text:
             yield render("refusal", language)
+        if not answer.text or refuses(answer.text):
+            missing = ()
+        yield from parts.lacking(missing, language)
         yield finished(
             question,
             chunks,
             answer.citations,
             grounded=answer.grounded,
             support=answer.support,
+            missing=missing,
         )
 
     def _answered(
@@ -72,7 +81,8 @@ class StandardRAG(Pipeline):
         """Write an answer and check it; without text where nothing in it is borne out."""
         numbered = not evidence.keep
         both = Both.among(question, chunks, evidence.numbers, language, self._tools, numbered)
-        if (newest := both.newest(evidence.numbers)) and evidence.keep:
+        newest = both.newest(evidence.numbers)
+        if newest and evidence.keep and len(evidence.numbers) == 1:
             evidence = self._reader.alone(question, newest, chunks, language)
         yield from both.steps
         evidence = replace(evidence, messages=both.told(evidence.messages))

@@ -361,3 +361,45 @@ def test_strictly_a_server_is_asked_too_and_what_stays_unchecked_is_not_shown(
     answer = run(rag, "How large is the glass house?")
     assert answer.text == text
     assert answer.grounded == (len(answer.citations) == 1)
+
+
+PARTS = '{"questions": ["When was the glass house opened?", "Who designed the pharmacy?"]}'
+ASKED = "When was the glass house opened, and who designed the pharmacy?"
+
+
+def test_parts_that_the_model_proposes_are_judged_for_themselves() -> None:
+    none = [{"Yes": 1, "No": 9}] * 4
+    grades = [*none, {"Yes": 9, "No": 1}, *none[:3]]
+    llm = ScriptedLLM([PARTS, "The glass house was opened in 1907."], grades)
+    answer = run(pipeline(llm), ASKED)
+    assert answer.text == (
+        "The glass house was opened in 1907 [1].\n\n"
+        "The documents do not say: Who designed the pharmacy?"
+    )
+    assert [part.question for part in answer.not_found] == ["Who designed the pharmacy?"]
+    told = [dict(step.values) for step in answer.trace if step.kind == "parts"]
+    assert told[0] == {"parts": ("When was the glass house opened?", "Who designed the pharmacy?")}
+    assert told[1] == {"missing": ("Who designed the pharmacy?",)}
+    assert not llm.scores
+
+
+@pytest.mark.parametrize(
+    "proposal",
+    [
+        '{"questions": ["When was the glass house opened?", "Who founded the hospital?"]}',
+        '{"questions": ["When was the glass house opened, and who designed the pharmacy?"]}',
+        '{"questions": ["When was the gl',
+    ],
+)
+def test_a_part_in_other_words_is_none(proposal: str) -> None:
+    llm = ScriptedLLM([proposal], [{"Yes": 1, "No": 9}] * 4)
+    answer = run(pipeline(llm), ASKED)
+    assert not answer.grounded
+    assert "parts" not in [step.kind for step in answer.trace]
+
+
+def test_where_no_part_is_held_nothing_is_answered() -> None:
+    llm = ScriptedLLM([PARTS], [{"Yes": 1, "No": 9}] * 10)
+    answer = run(pipeline(llm), ASKED)
+    assert answer.text == "The documents do not contain the answer to this question."
+    assert not llm.scores

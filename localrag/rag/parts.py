@@ -1,0 +1,113 @@
+"""Questions that ask for several things, where no passage was enough for the whole.
+
+The language model proposes the parts; one is kept only if it is in the person's own words. Each is
+searched and judged for itself, and what the documents do not hold is said in a sentence of its own,
+so that half an answer never looks like a whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterator
+
+import msgspec
+
+from localrag.models.llms.base import LLM, Options
+from localrag.prompts import PromptLanguage, render
+from localrag.rag.base import Toolkit
+from localrag.rag.reading import Evidence, PassageReader
+from localrag.types import Message, ScoredChunk, Step
+
+Parts = tuple[str, ...]
+
+MOST = 3
+"""Parts of a question."""
+
+_MOST_READ = 2
+"""Sections that are read for a part."""
+
+_MOST_TOKENS = 160
+
+
+class _Proposal(msgspec.Struct):
+    questions: list[str]
+
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "questions": {"type": "array", "items": {"type": "string"}, "maxItems": MOST},
+    },
+    "required": ["questions"],
+    "additionalProperties": False,
+}
+
+
+def proposed(question: str, language: PromptLanguage, tools: Toolkit) -> Parts:
+    """The parts of a question as the model tells them, none where it asks for one thing.
+
+    Raises `GenerationError` from the model.
+    """
+    terms = frozenset(tools.tokenize(question))
+    parts = tuple(
+        part
+        for part in dict.fromkeys(_written(tools.llm, question, language))
+        if frozenset(tools.tokenize(part)) <= terms
+    )
+    return parts if len(parts) > 1 else ()
+
+
+def _written(llm: LLM, question: str, language: PromptLanguage) -> list[str]:
+    prompt = render("parts", language, question=question.strip())
+    options = Options(max_tokens=_MOST_TOKENS, schema=_SCHEMA)
+    reply = llm.complete([Message("user", prompt)], options).text
+    try:
+        return msgspec.json.decode(reply, type=_Proposal).questions
+    except msgspec.MsgspecError:  # it was cut off, or is a server's that knows no schema
+        return []
+
+
+def read(
+    question: str,
+    chunks: list[ScoredChunk],
+    language: PromptLanguage,
+    tools: Toolkit,
+    reader: PassageReader,
+) -> Generator[Step, None, tuple[Evidence | None, list[ScoredChunk], Parts]]:
+    """What answers the parts that the documents hold; all passages; the parts that are missing.
+
+    None, the passages as they were and no parts where the question has none, or none is held.
+    """
+    asked = proposed(question, language, tools)
+    if not asked:
+        return None, chunks, ()
+    yield Step("parts", {"parts": asked}, None, 0.0)
+    passages, held = list(chunks), dict[str, tuple[int, ...]]()
+    for part in asked:
+        found = (yield from tools.find(part))[:_MOST_READ]
+        evidence = yield from reader.read(part, found, language)
+        if evidence is not None:
+            held[part] = tuple(_place(found[number - 1], passages) for number in evidence.numbers)
+    if not held:
+        return None, chunks, ()
+    missing = tuple(part for part in asked if part not in held)
+    if missing:
+        yield Step("parts", {"missing": missing}, None, 0.0)
+    text = " ".join(held) if missing else question
+    numbers = sorted({number for numbers in held.values() for number in numbers})
+    return reader.several(text, numbers, passages, language), passages, missing
+
+
+def _place(passage: ScoredChunk, passages: list[ScoredChunk]) -> int:
+    """The number of a passage, from 1, among those that there are; it is added where it is new."""
+    chunk = passage.chunk
+    for number, other in enumerate(passages, start=1):
+        if (other.chunk.document_id, other.chunk.start) == (chunk.document_id, chunk.start):
+            return number
+    passages.append(passage)
+    return len(passages)
+
+
+def lacking(missing: Collection[str], language: PromptLanguage) -> Iterator[str]:
+    """A sentence for each part that is missing."""
+    for part in missing:
+        yield f"\n\n{render('missing_part', language, part=part)}"
