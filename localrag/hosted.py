@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 def is_hosted(settings: Settings) -> bool:
     """Whether the language model, or one of its servers, is on another machine; in doubt it is."""
     llm = settings.llm
-    return isinstance(llm, OpenAISettings) and is_elsewhere(llm)
+    return isinstance(llm, OpenAISettings) and is_elsewhere(
+        llm.base_urls, llm.model, hosted=llm.hosted
+    )
 
 
 def calls_at_once(settings: Settings) -> int:

@@ -35,7 +35,18 @@ def rag(
 def test_the_examples_in_the_docstrings(rag: LocalRAG, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
-    order = ("add", "watch", "show", "page", "search", "ask", "stream", "evaluate", "remove")
+    order = (
+        "add",
+        "watch",
+        "show",
+        "page",
+        "search",
+        "ask",
+        "stream",
+        "table",
+        "evaluate",
+        "remove",
+    )
     examples = {test.name: test for test in finder.find(LocalRAG, "LocalRAG", globs={"rag": rag})}
     for method in order:
         test = examples[f"LocalRAG.{method}"]

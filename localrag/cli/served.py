@@ -70,9 +70,9 @@ def running(
     if not entries or token is None:
         return None, None
     if isinstance(settings.llm, OpenAISettings):
-        from localrag.models.llms.openai.server_info import is_elsewhere
+        from localrag.hosted import is_hosted
 
-        if is_elsewhere(settings.llm):  # each run confirms what goes there
+        if is_hosted(settings):  # each run confirms what goes there
             return None, "hosted"
     from localrag.server.client import GoneError, RunningServer, UnprovenError
     from localrag.server.setups import setup_of

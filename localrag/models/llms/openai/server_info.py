@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from localrag.config.settings import OpenAISettings
 from localrag.egress import clients, network
 from localrag.egress.addresses import is_loopback
 
@@ -55,14 +54,14 @@ def is_here(base_url: str) -> bool:
         return False
 
 
-def is_elsewhere(llm: OpenAISettings) -> bool:
-    """Whether what is sent to a model goes to another machine, as far as is known.
+def is_elsewhere(base_urls: Iterable[str], model: str, *, hosted: bool) -> bool:
+    """Whether what is sent to a model goes to another machine, as far as is known or `hosted` says.
 
     A server on this machine may hand it on: so does Ollama for models called "gpt-oss:120b-cloud".
     """
-    name = llm.model.rpartition(":")[2].lower()
-    passed_on = llm.hosted or name == "cloud" or name.endswith("-cloud")
-    return passed_on or not all(map(is_here, llm.base_urls))
+    name = model.rpartition(":")[2].lower()
+    passed_on = hosted or name == "cloud" or name.endswith("-cloud")
+    return passed_on or not all(map(is_here, base_urls))
 
 
 def _models(base_url: str) -> list[Mapping[str, Any]]:
