@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from library_fixtures import bytes_on_disk, storage
 
-from localrag.library.indexes.base import Storage
-from localrag.library.indexes.inverted import InvertedKeywords
+from localrag.library.indexes.base import INHERITED, Storage
+from localrag.library.indexes.inverted import INHERITED_WEIGHT, InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -280,3 +280,59 @@ def test_counts_that_a_byte_does_not_hold(tmp_path: Path) -> None:
         assert {hit.chunk_id for hit in hits} == set(expected)
         for hit in hits:
             assert hit.score == pytest.approx(expected[hit.chunk_id], rel=1e-9)
+
+
+def test_what_a_passage_inherits_is_a_field_of_its_own() -> None:
+    """BM25F written out: tf + w * (1 - b + b * length / mean) for a term that is inherited."""
+    passages = {1: ["liability", "cap"], 2: ["liability"], 3: ["ottway", "tea"], 4: ["pond"] * 5}
+    heirs = {1: ["ottway", "lease"], 2: ["brenn", "lease"]}
+    index = InvertedKeywords()
+    entries = (
+        (key, terms + [INHERITED + term for term in heirs.get(key, ())])
+        for key, terms in passages.items()
+    )
+    index.apply((), entries, FIRST)
+    mean = sum(map(len, passages.values())) / len(passages)
+    expected: dict[int, float] = {}
+    for term in ("liability", "ottway", "lease"):
+        fields = (passages, heirs)
+        n = max(sum(term in terms for terms in field.values()) for field in fields)
+        idf = math.log(1 + (len(passages) - n + 0.5) / (n + 0.5))
+        for key, terms in passages.items():
+            length = 1 - 0.75 + 0.75 * len(terms) / mean
+            tf = terms.count(term) / length + INHERITED_WEIGHT * (term in heirs.get(key, ()))
+            if tf:
+                expected[key] = expected.get(key, 0) + idf * tf * 2.2 / (tf + 1.2)
+    hits = {hit.chunk_id: hit.score for hit in index.search(["liability", "ottway", "lease"], 9)}
+    assert hits == pytest.approx(expected)
+    allowed = np.array([2, 3], dtype=np.int64)
+    some = {hit.chunk_id: hit.score for hit in index.search(["ottway", "lease"], 9, allowed)}
+    assert some.keys() == {2, 3}
+    assert index.frequencies(["ottway", "lease", "tea", "x"]) == (4, [1, 2, 1, 0])
+    assert index.holders("liability").tolist() == [1, 2]
+    index.apply([1], (), ("epoch", 2))
+    assert index.holders("liability").tolist() == [2]
+    assert index.holders(INHERITED + "ottway").tolist() == []
+
+
+def test_of_many_passages_the_best_are_those_of_all_with_inherited_terms() -> None:
+    """What is skipped on the way changes no answer."""
+    draw = random.Random(4)
+    passages = dict(enumerate(corpus(3000, seed=4)))
+    entries = [
+        (key, terms + [INHERITED + f"word{draw.randrange(30)}" for _ in range(3)])
+        for key, terms in passages.items()
+    ]
+    index = InvertedKeywords()
+    index.apply((), entries, FIRST)
+    query = ["word1", "word2", "检索", "word7", "C++"]
+    every = index.search(query, 3000)
+    assert index.search(query, 10) == every[:10]
+
+
+def test_rank_bm25_knows_one_field() -> None:
+    index = RankBm25Keywords()
+    entries = {1: ["cap", INHERITED + "ottway"], 2: ["tea"], 3: ["pond"]}
+    index.apply((), entries.items(), FIRST, storage(Path("unused")))
+    assert [hit.chunk_id for hit in index.search(["ottway"], 5)] == [1]
+    assert index.holders("tea").tolist() == [2]

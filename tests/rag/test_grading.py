@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from scripted_llm import ScriptedLLM
@@ -20,6 +21,7 @@ from localrag.rag.grading import (
     Grade,
     Grader,
     Reading,
+    as_read,
 )
 from localrag.types import Chunk, ScoredChunk
 
@@ -288,3 +290,13 @@ def test_hostile_replies_are_read_or_not(reply: str) -> None:
 
 def test_of_choices_that_begin_at_one_place_the_longest_counts() -> None:
     assert choice_in("not at all", ("not", "not at all")) == 1
+
+
+def test_a_passage_is_read_with_its_title_and_the_name_of_its_file_alone() -> None:
+    text = "4. Liability. At most 400,000."
+    chunk = Chunk(1, "d", 1, text, "Terms", 1, 1, 0, len(text), title="Lease, Ottway")
+    found = ScoredChunk(chunk, 1.0, "/home/ada/secret folder/lease-7.docx")
+    assert as_read(found) == f"lease-7.docx\nLease, Ottway > Terms\n{text}"
+    other = replace(found, chunk=replace(chunk, text="共一百八十万元。"))
+    assert as_read(other, "en").endswith("共一百八十万 (1,800,000)元。")
+    assert as_read(other, "zh").endswith("共一百八十万元。")

@@ -31,6 +31,7 @@ def search(directory: Path, **retrieval: object) -> list[Hit]:
             allowed=None,
             model=no_model,
             on_step=print,
+            chunks_of=library.chunk_ids_of,
         )
         return retriever.retrieve("moon tide", 5)
 
