@@ -18,6 +18,7 @@ from localrag.config.settings import Settings
 from localrag.evaluation.grades import questions
 from localrag.evaluation.grades.questions import cases
 from localrag.rag.calibration import starter_calibration
+from localrag.text.figures import with_digits
 from localrag.types import Message
 
 NAME = Settings().llm.model
@@ -49,7 +50,7 @@ class Asked(ScriptedLLM):
         case = next(
             one
             for one in self._cases[keep == 1, question]
-            if all(passage in text for passage in one.passages)
+            if all(passage in text or with_digits(passage) in text for passage in one.passages)
         )
         noise = random.Random(text).gauss(0, 1)
         yes = 1 / (1 + np.exp(-(2.0 + self._signal * case.holds + noise)))

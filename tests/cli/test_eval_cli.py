@@ -18,6 +18,7 @@ from http_server import Exchange, chat, serving
 from judging_llm import JudgingLLM
 
 from localrag.models.llms.base import Options
+from localrag.retrieval.sections import READ
 from localrag.types import Message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -214,7 +215,8 @@ def test_answers_from_a_library_for_two_configurations(
     assert [run["name"] for run in report["runs"]] == ["small", "word"]
     small, word = (run["questions"][0]["contexts"] for run in report["runs"])
     assert small != word
-    assert max(len(context["text"]) for context in small) <= 500
+    # What is read is a section: as many small passages as it holds.
+    assert max(len(context["text"]) for context in small) <= READ + 100
     assert {one["metric"] for one in report["differences"]} == {
         "page_reciprocal_rank",
         "page_rank",  # as it was called, until 0.3
