@@ -28,8 +28,9 @@ def test_the_pair_of_the_model_card(model: OnnxCrossEncoder) -> None:
     scores = model.scores(BERLIN, CARD)
     assert scores.dtype == np.float32
     assert scores.shape == (2,)
-    # The card of the fp32 release says 9.22 and -4.08.
-    assert scores == pytest.approx([9.22, -4.08], abs=0.1)
+    # The card of the fp32 release says 9.22 and -4.08. What int8 gives depends on the processor:
+    # 9.2 with instructions for it (AVX-512 VNNI), 8.87 with AVX2, which saturates.
+    assert scores == pytest.approx([9.22, -4.08], abs=0.7)
 
 
 @pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
