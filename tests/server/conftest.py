@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from localrag import factory
 from localrag.config.settings import Settings
 from localrag.engine import Engine
 from localrag.errors import StoppedError
-from localrag.models.llms.base import Options
+from localrag.models.llms.base import Completion, Options
 from localrag.server.access import Access
 from localrag.server.app import make_app
 from localrag.server.libraries import Libraries
@@ -38,12 +39,13 @@ TEA = "云溪茶园在三月采摘春茶。茶园有四个山坡。"
 class Writing(ScriptedLLM):
     """Says yes to whatever it is asked to choose, and writes slowly while it is let.
 
-    No to a question that has the word `denied` in it.
+    No to a question that has the word `denied` in it. It proposes `parts` for whatever question.
     """
 
     pieces: Sequence[str] = ("It was opened ", "in 1907 [1].")
     pause = 0.001
     denied = ""
+    parts: Sequence[str] = ()
     stopped: threading.Event | None = None
 
     def for_call(self, stopped: threading.Event | None) -> Writing:
@@ -59,6 +61,11 @@ class Writing(ScriptedLLM):
         denies = self.denied and self.denied in messages[-1].content and len(choices) == 2
         weights[-1 if choices[0] == "1" or denies else 0] = 1.0
         return weights / weights.sum()
+
+    def complete(self, messages: Sequence[Message], options: Options) -> Completion:
+        if options.schema is not None and "questions" in str(options.schema):
+            return Completion(json.dumps({"questions": [*self.parts]}), 0, 0, "stop")
+        return super().complete(messages, options)
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
         for piece in self.pieces:

@@ -206,8 +206,8 @@ REFUSAL = "The documents do not contain the answer to this question."
 @pytest.mark.parametrize(
     ("locale", "reason"),
     [
-        ("en-US", "None of the passages found contains “1850”."),
-        ("zh-CN", "找到的段落中都没有“1850”。"),
+        ("en-US", "None of the passages found contains “hause”."),
+        ("zh-CN", "找到的段落中都没有“hause”。"),
     ],
 )
 def test_where_nothing_is_answered_the_closest_sentence_opens_and_a_wording_asks(
@@ -215,7 +215,7 @@ def test_where_nothing_is_answered_the_closest_sentence_opens_and_a_wording_asks
 ) -> None:
     at = opened(locale)
     at.served.llm.pieces = (REFUSAL,)
-    at.ask("When was the glass house opened, in 1850?")
+    at.ask("When was the glass hause opened?")
     found = at.page.locator(".not-found")
     expect(found).to_contain_text(reason)
     at.is_accessible()
@@ -250,8 +250,8 @@ def test_where_nothing_is_answered_the_closest_sentence_opens_and_a_wording_asks
             "zh-CN",
             "门票",
             "云溪茶园在几月采摘春茶？门票多少钱？",
-            "文档中查不到：云溪茶园门票多少钱？",
-            "关于“云溪茶园门票多少钱？”：",
+            "文档中查不到：门票多少钱？",
+            "关于“门票多少钱？”：",
             "找到的段落",
         ),
     ],
@@ -261,6 +261,9 @@ def test_an_answer_with_a_part_missing_is_one(
 ) -> None:
     at = opened(locale)
     at.served.llm.denied = denied
+    english = ("When was the glass house opened?", "How much does the pharmacy charge?")
+    chinese = ("云溪茶园在几月采摘春茶？", "门票多少钱？")
+    at.served.llm.parts = chinese if "茶" in asked else english
     at.served.llm.pieces = ("云溪茶园在三月采摘春茶[1]。" if "茶" in asked else TWO[0],)
     at.ask(asked)
     expect(at.page.locator(".answer")).to_contain_text(lacks)

@@ -28,7 +28,7 @@ def ask(served: Served, question: str) -> Answered:
 
 def test_a_refusal_says_how_near_the_documents_come(served: Served) -> None:
     served.llm.pieces = ("The documents do not contain the answer to this question.",)
-    reply = ask(served, "When was the glass house opened, in 1850?")
+    reply = ask(served, "When was the glass hause opened?")
     assert not reply.grounded
     (missing,) = reply.not_found
     assert missing.closest is not None
@@ -36,12 +36,13 @@ def test_a_refusal_says_how_near_the_documents_come(served: Served) -> None:
     assert missing.suggestions == ["When was the glass house opened?"]
     said = reply.said()
     assert said.startswith(reply.answer)
-    assert "None of the passages found contains “1850”." in said
+    assert "None of the passages found contains “hause”." in said
     assert "You could ask instead:\n  When was the glass house opened?" in said
 
 
 def test_a_part_that_is_missing_is_said_beside_what_is_not(served: Served) -> None:
     served.llm.denied = "pharmacy"
+    served.llm.parts = ("When was the glass house opened?", "How much does the pharmacy charge?")
     reply = ask(served, "When was the glass house opened, and how much does the pharmacy charge?")
     assert reply.grounded
     (missing,) = reply.not_found
