@@ -42,6 +42,7 @@ from localrag.retrieval.sections import WIDE, Outline, Passage, widened
 from localrag.system import memory
 from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language
+from localrag.text.normalize import fold
 from localrag.types import Answer, Card, Chunk, Hit, Place, ScoredChunk, Step
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 
 _MOST_PASSAGES = 1000
 """Hits of the words that choose the documents of a table."""
+
+MOST_PARTIES = 4
+"""Parties of its document with which a section is read."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 P = ParamSpec("P")
@@ -592,7 +596,16 @@ class Engine:
             return allowed is None or bool(are_allowed(np.array([chunk]), allowed)[0])
 
         with library.one_state():
-            return widened(hits, k, outline_of, library.chunks_between, library.text, may)
+            read = widened(hits, k, outline_of, library.chunks_between, library.text, may)
+            return [self._with_parties(hit) for hit in read]
+
+    def _with_parties(self, hit: ScoredChunk) -> ScoredChunk:
+        """A section whose title names the parties of its document, as its beginning does."""
+        title = hit.chunk.title
+        parties = [
+            p for p in self._card_of(hit).parties[:MOST_PARTIES] if fold(p) not in fold(title)
+        ]
+        return replace(hit, chunk=replace(hit.chunk, title="; ".join([title, *parties])))
 
     def _pipeline(
         self,

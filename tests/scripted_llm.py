@@ -18,6 +18,11 @@ from localrag.types import Message
 _MENTIONS = re.compile(r"“(?P<word>[^”]+)”(?:, in this or in other words\?|，或意思相同的说法？)")
 
 
+def asks_for_parts(messages: Sequence[Message]) -> bool:
+    """Whether a model is to propose the parts of a question."""
+    return messages[-1].content.startswith(("Split a question", "把问题拆成"))
+
+
 class ScriptedLLM:
     """An `LLM` and `ChoiceScorer`: replies and probabilities come off two queues.
 
@@ -57,8 +62,9 @@ class ScriptedLLM:
         return sum(4 + self.count_tokens(message.content) for message in messages)
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
-        of_parts = options.schema is not None and "questions" in str(options.schema)
-        if of_parts and not (self.replies and "questions" in str(self.replies[0])):
+        if asks_for_parts(messages) and not (
+            self.replies and str(self.replies[0]).startswith('{"questions')
+        ):
             return Completion('{"questions": []}', 0, 0, "stop")  # it asks for one thing
         text = self._next(messages, options)
         return Completion(text, self.count_prompt_tokens(messages), self.count_tokens(text), "stop")

@@ -57,6 +57,11 @@ def passage_text(chunk: Chunk) -> str:
     Those that stand at the top of the text already are not repeated; rows of tables stand
     with their header.
     """
+    return _passage(shortened_title(chunk.title), chunk.heading, shown_text(chunk))
+
+
+def whole_text(chunk: Chunk) -> str:
+    """The same with all of the title, for what is read and not embedded."""
     return _passage(chunk.title, chunk.heading, shown_text(chunk))
 
 
@@ -66,7 +71,7 @@ def heading_text(chunk: Chunk) -> str:
 
 
 def _passage(title: str, heading: str, text: str) -> str:
-    path = [shortened_title(title)] if title else []
+    path = [title] if title else []
     path += [name for name in heading.split(HEADING_SEPARATOR) if name and name not in path]
     shown = {" ".join(line.split()) for line in text.split("\n", len(path))[: len(path)]}
     above = HEADING_SEPARATOR.join(name for name in path if name not in shown)

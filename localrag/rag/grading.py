@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localrag.documents.chunking import passage_text
+from localrag.documents.chunking import whole_text
 from localrag.documents.formats.table import shown_name
 from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO, PromptLanguage, render
@@ -89,7 +89,7 @@ def as_read(found: ScoredChunk, language: PromptLanguage | None = None) -> str:
     `language`, large numbers stand in digits, too.
     """
     name = " ".join(shown_name(found.source).split())
-    text = passage_text(found.chunk)
+    text = whole_text(found.chunk)
     if language and detect(text) not in (language, "mixed"):
         text = with_digits(text)
     return hide_labels(hide_markers(f"{name}\n{text}" if name else text))

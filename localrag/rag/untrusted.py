@@ -84,7 +84,8 @@ class UntrustedPassages:
         read = [replace(each, chunk=self._read(each.chunk.id)[0]) for each in answer.contexts]
         said = self._terms(_by_model(answer, read)) - self._terms(answer.question)
         for found in read:
-            said -= self._terms(found.chunk.heading) | self._terms(shown_text(found.chunk))
+            context = f"{found.chunk.title}\n{found.chunk.heading}\n{shown_text(found.chunk)}"
+            said -= self._terms(context)
         return tuple(each for each in self._steering if said & self._terms(each.text))
 
     def leave_out(self, question: str, followed: tuple[LeftOut, ...] = ()) -> bool:
@@ -148,7 +149,7 @@ class UntrustedPassages:
                 self._steering.setdefault(each, []).extend(spans)
 
         names = (name for each in chunk.columns for name in each.names)
-        for context in dict.fromkeys((chunk.heading, *names)):
+        for context in dict.fromkeys((chunk.title, chunk.heading, *names)):
             if may_steer(context):
                 note(self._tools.place_of(chunk, 0), context)
         for span in may_steer(chunk.text):
@@ -163,13 +164,14 @@ class UntrustedPassages:
         text = "".join(chunk.text[start:end] for start, end in stays)
         gone = {each.text for each, _ in own}
         heading = "" if chunk.heading in gone else chunk.heading
+        title = "" if chunk.title in gone else chunk.title
         columns = tuple(
             Columns(start, end, tuple("" if name in gone else name for name in each.names))
             for each in chunk.columns
             for start, end in [(_moved(each.start, stays), _moved(each.end, stays))]
             if start < end
         )
-        return replace(chunk, text=text, heading=heading, columns=columns), stays
+        return replace(chunk, text=text, heading=heading, columns=columns, title=title), stays
 
     def _adjoin(self, each: LeftOut, quote: str) -> bool:
         text = "".join(self._originals[each.chunk_id].chunk.text.split())

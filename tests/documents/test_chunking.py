@@ -7,7 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from localrag.documents.chunking import Chunker, SentenceChunker, WindowChunker, passage_text
+from localrag.documents.chunking import (
+    LONGEST_TITLE,
+    Chunker,
+    SentenceChunker,
+    WindowChunker,
+    passage_text,
+    whole_text,
+)
 from localrag.errors import ConfigError
 from localrag.types import PAGE_BREAK, Chunk, Document, Heading, Page, Table
 
@@ -32,7 +39,7 @@ def document(*pages: str, headings: Sequence[tuple[str, int]] = (), name: str = 
         found.append(Heading(at, level, title))
         at += len(title)
     numbered = tuple(Page(number, page) for number, page in enumerate(pages, start=1))
-    return Document(name, f"{name}.txt", name, numbered, tuple(found))
+    return Document(name, f"{name}.txt", "", numbered, tuple(found))
 
 
 def random_document(seed: int) -> Document:
@@ -55,7 +62,7 @@ def random_document(seed: int) -> Document:
         pages.append(page)
         offset += len(page) + len(PAGE_BREAK)
     numbered = tuple(Page(number, page) for number, page in enumerate(pages, start=1))
-    return Document(f"d{seed}", "d.txt", "d", numbered, tuple(headings))
+    return Document(f"d{seed}", "d.txt", "", numbered, tuple(headings))
 
 
 CHUNKERS: list[Chunker] = [
@@ -266,7 +273,7 @@ def tabled(
     names = tuple(rows[0].split(" | ")) if header_rows else ()
     table = Table(start, start + len(text), names, header_rows)
     page = Page(1, before + text + after)
-    return Document("d", "d.txt", "d", (page,), tables=(table,))
+    return Document("d", "d.txt", "", (page,), tables=(table,))
 
 
 def rows_of_alloys(count: int) -> list[str]:
@@ -397,3 +404,19 @@ def test_tables_without_a_header_have_none_and_identities_tell() -> None:
     assert passage_text(plain) == plain.text == named.text
     assert plain.columns == ()
     assert plain.id != named.id
+
+
+def test_a_passage_begins_with_the_title_of_its_document() -> None:
+    pages = (Page(1, "Terms\nAt most 400,000. " + "It ends in May. " * 20),)
+    lease = Document("l", "l.txt", "Lease, Ottway", pages, (Heading(0, 1, "Terms"),))
+    chunks = SentenceChunker(count_characters, 160, 80).chunk(lease)
+    assert len(chunks) > 2
+    for chunk in chunks:
+        assert passage_text(chunk).startswith("Lease, Ottway")
+        assert not chunk.text.startswith("Lease")
+        assert len(passage_text(chunk)) <= 160
+    long = replace(chunks[-1], title="A" * 200)
+    assert passage_text(long).startswith("A" * (LONGEST_TITLE - 1) + "\N{HORIZONTAL ELLIPSIS}")
+    assert whole_text(long).startswith("A" * 200)
+    same = replace(chunks[0], title="Terms")
+    assert passage_text(same).count("Terms") == 1

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
-from scripted_llm import ScriptedLLM
+from scripted_llm import ScriptedLLM, asks_for_parts
 from server.in_browser import TOKEN, browser, opened
 
 from localrag import factory
@@ -63,7 +63,7 @@ class Writing(ScriptedLLM):
         return weights / weights.sum()
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
-        if options.schema is not None and "questions" in str(options.schema):
+        if asks_for_parts(messages):
             return Completion(json.dumps({"questions": [*self.parts]}), 0, 0, "stop")
         return super().complete(messages, options)
 
