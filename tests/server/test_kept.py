@@ -58,7 +58,7 @@ def test_a_refusal_goes_with_the_document_that_came_closest(
 ) -> None:
     keep(http)
     served.llm.pieces = ("The documents do not contain the answer to this question.",)
-    answer, kept = ask(http, question="When was the glass house opened, in 1850?")
+    answer, kept = ask(http, question="When was the glass hause opened?")
     assert kept is not None
     (found,) = answer["not_found"]
     assert found["closest"]["quote"] == "The glass house was opened in 1907."

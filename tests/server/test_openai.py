@@ -76,6 +76,9 @@ def test_markers_count_sources_as_clients_do(client: openai.OpenAI, served: Serv
     served.llm.pieces = (
         "春茶在三月采摘 [2]。It was opened in 1907 [1]. 茶园有四个山坡 [2]。\n```\na[2] = 1\n```",
     )
+    # Neither passage holds all of it, but each a part.
+    served.llm.denied = "Compare"
+    served.llm.parts = ("When the glass house opened", "茶园采摘")
     asked = [{"role": "user", "content": "Compare when the glass house 茶园 opened and 采摘."}]
     message = ask(client, messages=asked).choices[0].message
     stream = ask(client, messages=asked, stream=True)
