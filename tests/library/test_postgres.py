@@ -114,7 +114,7 @@ def test_nodes_follow_each_other(
         secret = "unmistakablesecret of the quarry"
         add(writer, document(secret, source="secret.txt"))
         assert exactly(reader, secret) == exactly(writer, secret)
-        assert words.calls == cut + 1  # only what is new is cut
+        assert words.calls == cut + 2  # only what is new is cut, with its card
         reader.sync()
         assert b"unmistakablesecret" in bytes_on_disk(reader.directory)
         seen = reader.removals()
@@ -123,7 +123,7 @@ def test_nodes_follow_each_other(
         assert reader.removals() != seen  # by this a server sees that there is something to do
         reader.forget()
         assert b"unmistakablesecret" not in bytes_on_disk(reader.directory)
-        assert words.calls == cut + 1  # and follows without beginning anew
+        assert words.calls == cut + 2  # and follows without beginning anew
         for question in (*QUESTIONS, secret):
             assert exactly(reader, question) == exactly(writer, question)
     with open_library(place, create=False) as again:

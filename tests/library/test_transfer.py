@@ -415,7 +415,7 @@ def test_a_library_that_was_emptied_and_filled_is_followed_as_any(
     with open_library(tmp_path / "there", tokenize=words) as one:
         add(one, document("a new harbour", source="/c/new.txt"))
         assert found(one, "harbour")[1]
-    assert words.calls == 1  # only what is new is cut
+    assert words.calls == 2  # only what is new is cut, with its card
 
 
 def test_other_peoples_folders_are_left_alone(archive: Path, tmp_path: Path) -> None:
