@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -83,7 +83,7 @@ from localrag.rag.untrusted import CheckedPipeline
 from localrag.rag.versions import CardOf
 from localrag.rerankers.base import Reranker, Reranking
 from localrag.retrieval.base import Retriever
-from localrag.retrieval.documents import DocumentsFirst, named_documents
+from localrag.retrieval.documents import DocumentsFirst, named_documents, without_terms
 from localrag.retrieval.evidence import EvidenceFusion, Texts
 from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever
 from localrag.retrieval.fusion import (
@@ -541,9 +541,17 @@ def make_retriever(
         ids = chunks_of(documents)
         return search(ids if allowed is None else np.intersect1d(ids, allowed))
 
+    def without(question: str, first: Set[int]) -> str:
+        spent = frozenset(
+            term
+            for term in tokenizer(question)
+            if not first.isdisjoint(asked.keywords.holders(NAMING + term).tolist())
+        )
+        return without_terms(question, spent, tokenizer)
+
     retriever: Retriever = search(allowed)
     if mode == "hybrid":
-        retriever = DocumentsFirst(retriever, named, chunks, within)
+        retriever = DocumentsFirst(retriever, named, chunks, within, without)
     if expansion == "multi-query":
         return MultiQueryRetriever(retriever, model().llm, on_step)
     return retriever

@@ -9,13 +9,14 @@ document names it from there on. No phrase decides.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
 from localrag.library.indexes.base import NAMING, TermHolders
 from localrag.library.records import ChunkIds
 from localrag.retrieval.base import Retriever
+from localrag.text.tokenize import PIECE
 from localrag.types import Chunk, Hit
 
 MOST_NAMED = 4
@@ -23,10 +24,6 @@ MOST_NAMED = 4
 
 MOST_HOLDERS = 5_000
 """Documents that may have a word in their cards; of more, the word tells too little."""
-
-POOL = 33
-"""Hits of the search in which passages of named documents are looked for first: as many as each leg
-fetches enough for (`hybrid.MINIMUM_FETCH`)."""
 
 
 def named_documents(
@@ -70,8 +67,9 @@ def named_documents(
 class DocumentsFirst:
     """The list of a search, in which the passages of each document named have a place.
 
-    The list itself comes first, then each name in turn gives its best, and so on. `within` makes
-    the same search of some chunks; `chunks_of` gives the ids of the chunks of documents.
+    The list itself comes first, then each name in turn gives its best, and so on. Within a document
+    what names it says nothing more, so its best are those for the rest of the question. `within`
+    makes the same search of the chunks of some documents.
     """
 
     def __init__(
@@ -80,32 +78,30 @@ class DocumentsFirst:
         named: Callable[[str], Sequence[ChunkIds]],
         chunks: Callable[[Sequence[int]], Mapping[int, Chunk]],
         within: Callable[[Sequence[str]], Retriever],
+        without: Callable[[str, Set[int]], str] = lambda question, _: question,
     ) -> None:
+        """`without` is a question without the words by which it names documents.
+
+        These are given by the ids of their first chunks.
+        """
         self._search = search
         self._named = named
         self._chunks = chunks
         self._within = within
+        self._without = without
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
         """At most k hits; scores are those of the search, which need not fall from hit to hit."""
         names = self._named(query)
         if not names:
             return self._search.retrieve(query, k)
-        pool = self._search.retrieve(query, max(k, POOL))
+        lists = [self._search.retrieve(query, k)]
         first = self._chunks([number for name in names for number in name.tolist()])
-        documents = self._chunks([hit.chunk_id for hit in pool])
-        lists = [pool]
         for name in names:
             meant = {first[number].document_id for number in name.tolist() if number in first}
-            own = [
-                hit
-                for hit in pool
-                if hit.chunk_id in documents and documents[hit.chunk_id].document_id in meant
-            ]
-            # Where the pool is full of others, they are asked for by themselves.
-            if meant and len(own) < k // (len(names) + 1) and len(pool) == max(k, POOL):
-                own = self._within(sorted(meant)).retrieve(query, k)
-            lists.append(own)
+            if meant:
+                rest = self._without(query, frozenset(name.tolist()))
+                lists.append(self._within(sorted(meant)).retrieve(rest or query, k))
         return list(_in_turn(lists))[:k]
 
 
@@ -117,3 +113,24 @@ def _in_turn(lists: Sequence[Sequence[Hit]]) -> Iterator[Hit]:
             if rank < len(hits) and hits[rank].chunk_id not in met:
                 met.add(hits[rank].chunk_id)
                 yield hits[rank]
+
+
+def without_terms(
+    question: str, spent: frozenset[str], tokenize: Callable[[str], list[str]]
+) -> str:
+    """A question without the words of which all terms are spent.
+
+    >>> without_terms("When does the Ottway lease end?", {"ottway", "leas"}, Tokenizer())
+    'When does the end?'
+    """
+    rest = question
+    for match in reversed(list(PIECE.finditer(question))):
+        piece = match[0]
+        terms = tokenize(piece)
+        if match.lastgroup == "han":
+            for term in sorted(spent.intersection(terms), key=len, reverse=True):
+                piece = piece.replace(term, "")
+        elif terms and spent.issuperset(terms):
+            piece = ""
+        rest = rest[: match.start()] + piece + rest[match.end() :]
+    return " ".join(rest.split())

@@ -329,7 +329,8 @@ def test_ties_are_broken_by_id(place: Database) -> None:
     with opened(place) as library:
         for number in range(30):
             text = "one and the same sentence"
-            add(library, document(f"{text}\f{number}", source=f"{number}.txt"), size=len(text))
+            same = replace(document(f"{text}\f{number}", source=f"{number}.txt"), title="one")
+            add(library, same, size=len(text))
         library.sync()
         hits: list[Hit] = library.vectors.search(vector("one and the same sentence"), 60)
         order = [(-hit.score, hit.chunk_id) for hit in hits]

@@ -9,7 +9,8 @@ import pytest
 
 from localrag.library.indexes.base import NAMING
 from localrag.library.records import ChunkIds
-from localrag.retrieval.documents import DocumentsFirst, named_documents
+from localrag.retrieval.documents import DocumentsFirst, named_documents, without_terms
+from localrag.text.tokenize import Tokenizer
 from localrag.types import Chunk, Hit
 
 CARDS = {
@@ -84,7 +85,8 @@ def first(ids: Sequence[int], names: list[list[int]], within: Sequence[int] = ()
 
 
 def test_named_documents_have_their_places_in_the_list() -> None:
-    assert first([10, 11, 12, 30, 20, 21], [[10], [20]]) == [10, 20, 11, 21, 12, 30]
+    within = [10, 11, 12, 20, 21]
+    assert first([10, 11, 12, 30, 20, 21], [[10], [20]], within) == [10, 20, 11, 21, 12, 30]
 
 
 def test_without_names_the_list_is_that_of_the_search() -> None:
@@ -94,3 +96,37 @@ def test_without_names_the_list_is_that_of_the_search() -> None:
 def test_a_document_that_the_list_has_no_room_for_is_asked_for_by_itself() -> None:
     crowded = [number for number in range(100, 180) if number // 10 != 2]
     assert first(crowded, [[20]], within=[20, 21, 22])[:4] == [100, 20, 101, 21]
+
+
+def test_within_a_document_its_name_says_nothing_more() -> None:
+    searched: list[str] = []
+
+    class Noting(Search):
+        def retrieve(self, query: str, k: int) -> list[Hit]:
+            searched.append(query)
+            return super().retrieve(query, k)
+
+    search = DocumentsFirst(
+        Search([10]),
+        lambda _: [np.array([10], dtype=np.int64)],
+        lambda wanted: {number: chunk(number) for number in wanted},
+        lambda _: Noting([11]),
+        lambda question, first: question.replace("ottway", "").strip() if first == {10} else "",
+    )
+    assert [hit.chunk_id for hit in search.retrieve("ottway notice", 5)] == [10, 11]
+    assert searched == ["notice"]
+
+
+@pytest.mark.parametrize(
+    ("question", "spent", "rest"),
+    [
+        ("When does the Ottway lease end?", {"ottway", "leas"}, "When does the end?"),
+        ("望湖里的合同要提前多少日通知？", {"望", "湖里"}, "的合同要提前多少日通知？"),
+        ("When does it end?", set(), "When does it end?"),
+        ("Ottway", {"ottway"}, ""),
+    ],
+)
+def test_a_question_without_what_names_a_document(
+    question: str, spent: set[str], rest: str
+) -> None:
+    assert without_terms(question, frozenset(spent), Tokenizer()) == rest
