@@ -91,7 +91,7 @@ class DocumentsFirst:
         self._without = without
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
-        """At most k hits; scores are those of the search, which need not fall from hit to hit."""
+        """At most k hits. Scores are each of its own search, and need not fall from hit to hit."""
         names = self._named(query)
         if not names:
             return self._search.retrieve(query, k)
