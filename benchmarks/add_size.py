@@ -1,17 +1,20 @@
-"""Time and memory of `add` against the size of one file: text, Markdown, HTML and PDF.
+"""Time and memory of `add` against the size of one file (text, Markdown, HTML, PDF), or of many.
 
     python benchmarks/add_size.py --json OUT.json --svg benchmarks/add_size.svg
     python benchmarks/add_size.py --kinds txt --sizes 1 --model models/use-multilingual-v3
+    python benchmarks/add_size.py --kinds files --sizes 2
 
-Each measurement is a process of its own, with the reading process that `localrag add` uses. The
-text is in half Chinese and half English words that are drawn; the text file is hard-wrapped at 66
-columns without a blank line, as logs are. Without --model a stand-in counts tokens and embeds, at
-next to no cost: read, parse, chunk, segment, store and index are what is measured.
+`files` is a folder of text files of 2 KB. Each measurement is a process of its own, with the
+reading process that `localrag add` uses. The text is in half Chinese and half English words that
+are drawn; the text file is hard-wrapped at 66 columns without a blank line, as logs are. Without
+--model a stand-in counts tokens and embeds, at next to no cost: read, parse, chunk, segment, store
+and index are what is measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import random
@@ -20,12 +23,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
-from ingest import CHINESE, ENGLISH, make_embedder
 
 from localrag.documents.chunking import SentenceChunker
 from localrag.documents.worker import ParsingProcess
@@ -33,13 +36,27 @@ from localrag.factory import indexes_of
 from localrag.indexing.indexer import Indexer
 from localrag.library.library import Library
 from localrag.library.records import EmbeddingIdentity
+from localrag.models.embeddings.base import Embedder, Progress, Vectors
 from localrag.presentation.plots import element, picture, text
 from localrag.text.language import detect
 from localrag.text.tokenize import Tokenizer
 
 KINDS = ("txt", "md", "html", "pdf")
+FOLDER = "files"
+"""A kind beside these: a folder of small files."""
+SMALL = 2048
+"""Bytes of each."""
 COLOURS = {"txt": "#2f6f9f", "md": "#b5651d", "html": "#3a7d44", "pdf": "#7a4988"}
 MB = 1_000_000
+ENGLISH = """
+    the of and to in a is that for it as was with be by on not he his but at are this have from
+    river engine market winter theory signal garden policy vector memory teacher harbour paper
+    students measured improved carried gathered described compared several important local small
+"""
+CHINESE = """
+    的 是 在 和 了 我们 城市 研究 模型 系统 数据 方法 学生 老师 经济 发展 问题 结果 机器 学习
+    检索 文档 知识 河流 冬天 信号 花园 政策 记忆 港口 图书馆 技术 可以 通过 提高 重要 不同 使用
+"""
 
 
 def sentences(seed: int) -> Iterator[str]:
@@ -115,6 +132,55 @@ def made(kind: str, size: int) -> bytes:
     return pdf_file(size) if kind == "pdf" else markup_file(size, kind == "md")
 
 
+class StandIn:
+    """Vectors from the length of the text's hash: costs next to nothing."""
+
+    dimension = 512
+    fingerprint = "stand-in"
+    max_tokens = 512
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [max(1, len(text.encode()) // 4) for text in texts]
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        if progress is not None:
+            progress(len(texts))
+        return self.embed_queries(texts)
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        seeds = [int.from_bytes(hashlib.sha256(t.encode()).digest()[:8], "big") for t in texts]
+        rows = [np.random.default_rng(seed).standard_normal(512, np.float32) for seed in seeds]
+        vectors = np.array(rows, dtype=np.float32).reshape(-1, 512)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def make_embedder(model: Path | None) -> Embedder:
+    if model is None:
+        return StandIn()
+    from localrag.models.embeddings.onnx import OnnxEmbedder
+    from localrag.models.embeddings.use import UniversalSentenceEncoder
+
+    return (
+        OnnxEmbedder(model)
+        if (model / "tokenizer.json").exists()
+        else UniversalSentenceEncoder(model)
+    )
+
+
+def write(kind: str, size: int, path: Path) -> None:
+    """A file of about `size` bytes, or a folder of small ones that have it together."""
+    if kind != FOLDER:
+        path.write_bytes(made(kind, size))
+        return
+    path.mkdir()
+    text = sentences(4)
+    for number in range(max(1, size // SMALL)):
+        small = ""
+        while len(small.encode()) < SMALL:
+            small += next(text)
+        (path / f"{number:06}.txt").write_text(small, encoding="utf-8")
+
+
 class Watch(threading.Thread):
     """The most memory that this process and its children have held at once."""
 
@@ -171,7 +237,7 @@ def measure(path: Path, model: Path | None) -> dict[str, Any]:
     if report.failed:
         raise SystemExit(f"{path.name}: {report.failed[0].error}")
     return {
-        "bytes": path.stat().st_size,
+        "bytes": sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()),
         "seconds": round(seconds, 2),
         "processor": round(processor, 2),
         "chunks": report.chunks,
@@ -221,7 +287,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--kinds", nargs="+", choices=(*KINDS, FOLDER), default=KINDS)
     parser.add_argument("--sizes", nargs="+", type=float, default=[1, 10, 100], help="megabytes")
     parser.add_argument("--model", type=Path, help="an embedding model's folder")
     parser.add_argument("--json", type=Path, help="measurements; those that are there are kept")
@@ -240,7 +306,7 @@ def main() -> None:
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / f"measured.{kind}"
-                path.write_bytes(made(kind, int(size * MB)))
+                write(kind, int(size * MB), path)
                 command = [sys.executable, __file__, "--one", str(path)]
                 if chosen.model:
                     command += ["--model", str(chosen.model)]

@@ -91,7 +91,8 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=12)
     parser.add_argument("--skip", type=int, default=0)
     arguments = parser.parse_args()
-    files: Path = arguments.work / "files"
+    work: Path = arguments.work.resolve()
+    files = work / "files"
     if not files.exists():
         files.mkdir(parents=True)
         for row in rows(arguments.set / "corpus.jsonl"):
@@ -100,7 +101,7 @@ def main() -> None:
     random.Random(16).shuffle(asked)
     asked = asked[arguments.skip : arguments.skip + arguments.questions]
     sides = [
-        Version(python, files, arguments.work / f"library-{number}", arguments.mode)
+        Version(python, files, work / f"library-{number}", arguments.mode)
         for number, python in enumerate(arguments.versions)
     ]
     pairs: list[list[dict[str, Any]]] = []

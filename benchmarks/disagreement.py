@@ -1,12 +1,11 @@
-"""How often passages are said to disagree: on pairs that do, and on questions of one fact.
+"""How often passages are said to disagree on questions of one fact.
 
-    python benchmarks/disagreement.py pairs
-    python benchmarks/disagreement.py alarms DATA [--each 150]
+    python benchmarks/disagreement.py DATA [--each 150]
 
-`pairs` are those of contradictions.json, in both languages. `alarms` takes the five best passages
-of questions of xquad_en and cmrc2018, where none contradicts another, and prints what is found all
-the same; then it changes the figure that answers a question in a copy of its passage, and counts
-how often that is found.
+Takes the five best passages of questions of xquad_en and cmrc2018, where none contradicts another,
+and prints what is found all the same; then it changes the figure that answers a question in a copy
+of its passage, and counts how often that is found. Pairs that do contradict each other are in
+`tests/rag/contradictions.json`.
 """
 
 from __future__ import annotations
@@ -27,34 +26,17 @@ from localrag.text.tokenize import Tokenizer
 from localrag.types import Chunk, ScoredChunk
 
 K = 5
-PAIRS = Path(__file__).parent / "contradictions.json"
 terms = Tokenizer()
 
 
 def main() -> None:
-    """Count on pairs, or on questions of one fact."""
+    """Count on both sets."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["pairs", "alarms"])
-    parser.add_argument("data", type=Path, nargs="?")
-    parser.add_argument("--each", type=int, default=150)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--each", type=int, default=150, help="questions of each set")
     given = parser.parse_args()
-    if given.what == "pairs":
-        pairs()
-    else:
-        for name in ("xquad_en", "cmrc2018"):
-            alarms(given.data / name, given.each)
-
-
-def pairs() -> None:
-    """Print how many pairs are told rightly, and those that are not."""
-    items = json.loads(PAIRS.read_bytes())
-    wrong = []
-    for item in items:
-        found = disagreement(item["question"], passages(item.get("differ") or item["agree"]), terms)
-        given = [each.figure for each in found.statements] if found else None
-        if given != item.get("figures"):
-            wrong.append((item["question"], given))
-    print(f"{len(items) - len(wrong)} of {len(items)} right", *wrong, sep="\n")
+    for name in ("xquad_en", "cmrc2018"):
+        alarms(given.data / name, given.each)
 
 
 def alarms(folder: Path, each: int) -> None:

@@ -1,14 +1,15 @@
 """What opening an embedding model costs, and how fast it embeds.
 
-    python benchmarks/embedding_start.py models/use-multilingual-v3
+    python benchmarks/embedding_start.py models/use-multilingual-v3 [--runs 7] [--passages 200]
 
-Start: median of 7 cold processes for each way to open the starter embedding and embed one
+Start: median of cold processes for each way to open the starter embedding and embed one
 question. Throughput: passages a second over made-up passages, the published graph by size
 of batch (with the least cosine to the same passage alone), and localrag by threads.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -19,27 +20,33 @@ from collections.abc import Callable
 from pathlib import Path
 
 QUESTION = "什么是人工智能？ What is artificial intelligence?"
-RUNS = 7
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]).resolve()
-    if len(sys.argv) > 2:
-        print(json.dumps(measure(folder, sys.argv[2], Path(sys.argv[3]))))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--runs", type=int, default=7, help="of each way to open it")
+    parser.add_argument("--passages", type=int, default=200)
+    parser.add_argument("--one", nargs=2, metavar=("WAY", "CACHE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    folder = arguments.model.resolve()
+    if arguments.one:
+        way, cache = arguments.one
+        print(json.dumps(measure(folder, way, Path(cache))))
         return
     with tempfile.TemporaryDirectory() as cache:
         prepare(folder, Path(cache))
         print(f"{'way to open':<34}{'import':>8}{'open':>8}{'query':>8}{'total':>8}  milliseconds")
         for variant in VARIANTS:
-            runs = [cold(folder, variant, cache) for _ in range(RUNS)]
+            runs = [cold(folder, variant, cache) for _ in range(arguments.runs)]
             times = [statistics.median(run[key] for run in runs) for key in range(3)]
             total = statistics.median(sum(run) for run in runs)
             print(f"{variant:<34}" + "".join(f"{1000 * t:>8.0f}" for t in (*times, total)))
-        throughput(folder)
+        throughput(folder, arguments.passages)
 
 
 def cold(folder: Path, variant: str, cache: str) -> list[float]:
-    command = [sys.executable, __file__, str(folder), variant, cache]
+    command = [sys.executable, __file__, str(folder), "--one", variant, cache]
     output = subprocess.run(command, capture_output=True, check=True, text=True, timeout=120)
     seconds: list[float] = json.loads(output.stdout)
     return seconds
@@ -155,12 +162,12 @@ def batches(folder: Path, passages: list[str]) -> None:
         print(f"batch of {size}: {len(texts) / seconds:.0f} passages/s, cosine {cosine:.4f}")
 
 
-def throughput(folder: Path) -> None:
+def throughput(folder: Path, count: int) -> None:
     from localrag.models.embeddings.use import UniversalSentenceEncoder
 
     words = ["river", "bridge", "grain", "steel", "winter", "ships", "harbour"]
     words += ["河流", "桥梁", "粮食", "钢铁", "冬天", "船只", "港口"]
-    passages = [" ".join(words[(i * j) % 14] for j in range(1, 101)) for i in range(1, 201)]
+    passages = [" ".join(words[(i * j) % 14] for j in range(1, 101)) for i in range(1, count + 1)]
     batches(folder, passages)
     for threads in (1, 2):
         embedder = UniversalSentenceEncoder(folder, threads=threads)

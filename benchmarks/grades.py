@@ -3,14 +3,14 @@
     python benchmarks/grades.py measure DATA OUT.jsonl [--sets ours,rgb] [--model NAME] [--each 60]
     python benchmarks/grades.py summary OUT.jsonl
     python benchmarks/grades.py plot OUT.jsonl PLOT.svg
-    python benchmarks/grades.py ship OUT.jsonl
+    python benchmarks/grades.py ship OUT.jsonl [CALIBRATION.json]
 
 DATA holds rgb/, cmrc2018/ and xquad_en/. A case is a line of OUT as soon as it is graded, and a
 run that was stopped goes on where it was; sets take turns, so that one that is stopped has some of
 each. `summary` fits a curve on our own questions alone and prints AUC and ECE before and after it
 on every set, and what the gate accepts and refuses at today's threshold and at one from our
 questions. `plot` draws how often the answer is there against what the grade says. `ship` writes
-the starter model's calibration into the package.
+the starter model's calibration into the package, or into CALIBRATION.json.
 
 Cases of other sets: RGB, a positive and a negative passage of the same question alone; five
 together with one positive or none. cmrc2018, a passage with its own questions, with one of a
@@ -42,7 +42,7 @@ from localrag import factory
 from localrag.config.settings import Settings
 from localrag.evaluation.grades import measuring
 from localrag.evaluation.grades.fitting import GradedCase, fit
-from localrag.evaluation.grades.questions import Case, Kind, cases
+from localrag.evaluation.grades.questions import GradingCase, Kind, cases
 from localrag.evaluation.statistics import calibration_error, ordering, resampled_interval
 from localrag.presentation.plots import Markup, element, picture, text
 from localrag.printable import as_json
@@ -63,7 +63,7 @@ PROBABILITIES = (0.35, 0.5, 0.65)
 """Thresholds that mean the same for every grade and language."""
 LEAST = 40
 """Cases of a grade in a language from which a curve is shipped."""
-Blocks = list[list[Case]]
+Blocks = list[list[GradingCase]]
 """Cases that share passages, to be read one after the other."""
 
 
@@ -90,7 +90,7 @@ def main() -> None:
             source, drawn = given.paths
             drawn.write_text(reliability(rows(source)), encoding="utf-8")
         case "ship":
-            ship(rows(given.paths[0]), given.model)
+            ship(rows(given.paths[0]), given.model, given.paths[1] if given.paths[1:] else STARTER)
 
 
 # -- cases --------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def taken(name: str, data: Path, each: int, graded: Sequence[str]) -> Blocks:
 
 def ours() -> Blocks:
     """A topic is a block."""
-    blocks: dict[tuple[Graded, tuple[str, ...]], list[Case]] = {}
+    blocks: dict[tuple[Graded, tuple[str, ...]], list[GradingCase]] = {}
     for case in cases():
         blocks.setdefault((case.graded, case.passages), []).append(case)
     return list(blocks.values())
@@ -131,10 +131,10 @@ def rgb(path: Path, count: int) -> Blocks:
         wrong = [*negative[:place], negative[4], *negative[place:4]]
         blocks.append(
             [
-                Case("relevance", number, row["query"], (positive[0],), "holds"),
-                Case("relevance", number, row["query"], (negative[0],), "other"),
-                Case("answerable", number, row["query"], tuple(right), "holds"),
-                Case("answerable", number, row["query"], tuple(wrong), "other"),
+                GradingCase("relevance", number, row["query"], (positive[0],), "holds"),
+                GradingCase("relevance", number, row["query"], (negative[0],), "other"),
+                GradingCase("answerable", number, row["query"], tuple(right), "holds"),
+                GradingCase("answerable", number, row["query"], tuple(wrong), "other"),
             ]
         )
     return blocks
@@ -158,8 +158,8 @@ def xquad(folder: Path, count: int) -> Blocks:
 
         def case(
             graded: Graded, question: str, passages: tuple[str, ...], kind: Kind, at: int = number
-        ) -> Case:
-            return Case(graded, at, question, passages, kind)
+        ) -> GradingCase:
+            return GradingCase(graded, at, question, passages, kind)
 
         one = (corpus[alone]["text"],)
         blocks.append(
@@ -200,12 +200,17 @@ def cmrc(folder: Path, count: int) -> Blocks:
         far = questions[names[(number + 40) % len(names)]][0]
         blocks.append(
             [
-                *(Case("relevance", number, each, one, "holds") for each in asked[:2]),
-                Case("relevance", number, theirs, one, "other"),
-                Case("relevance", number, far, one, "elsewhere"),
-                *(Case("answerable", number, each, (*beside, text), "holds") for each in asked[:3]),
+                *(GradingCase("relevance", number, each, one, "holds") for each in asked[:2]),
+                GradingCase("relevance", number, theirs, one, "other"),
+                GradingCase("relevance", number, far, one, "elsewhere"),
                 *(
-                    Case("answerable", number, each, (*beside, corpus[near[2]]["text"]), "other")
+                    GradingCase("answerable", number, each, (*beside, text), "holds")
+                    for each in asked[:3]
+                ),
+                *(
+                    GradingCase(
+                        "answerable", number, each, (*beside, corpus[near[2]]["text"]), "other"
+                    )
                     for each in asked[:3]
                 ),
             ]
@@ -253,7 +258,7 @@ def measure(sets: list[Blocks], names: list[str], out: Path, model: str, threads
     loaded.close()
 
 
-def key_of(case: Case) -> str:
+def key_of(case: GradingCase) -> str:
     """Stands for what is asked."""
     text = json.dumps([case.graded, case.passages, case.question])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -397,8 +402,8 @@ def figure(statistic: Any, values: NDArray[np.float64], right: NDArray[np.bool_]
     return f"{statistic(values, right):.2f} [{low:.2f}, {high:.2f}]"
 
 
-def ship(found: Sequence[Any], model: str) -> None:
-    """Write the package's calibration of the starter model from our own questions."""
+def ship(found: Sequence[Any], model: str, out: Path) -> None:
+    """Write a calibration from our own questions."""
     by_key = {key_of(case): case for case in cases()}
     graded = [
         GradedCase(by_key[row["key"]], row["grade"])
@@ -413,7 +418,7 @@ def ship(found: Sequence[Any], model: str) -> None:
     count = Counter((one.case.graded, one.case.language) for one in graded)
     graded = [one for one in graded if count[one.case.graded, one.case.language] >= LEAST]
     measured = measuring.calibration(model, calibration_key(weights, Wording()), graded)
-    STARTER.write_text(as_json(msgspec.to_builtins(measured), indent=2) + "\n", "utf-8")
+    out.write_text(as_json(msgspec.to_builtins(measured), indent=2) + "\n", "utf-8")
     print(f"{len(graded)} of {len(by_key)} cases; usable: {measured.usable}")
 
 

@@ -144,7 +144,7 @@ def run(out: Path, arguments: argparse.Namespace) -> None:
             asked,
             embedder,
             lambda _, k: found[:k],
-            lambda *_: 1,
+            lambda *_: Place(0, number=1),
             factory.make_tokenizer(converted),
             factory.make_wording(converted),
         )

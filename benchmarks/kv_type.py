@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag import factory
-from localrag.config.settings import Settings
+from localrag.config.settings import Settings, load_settings
 from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.rag.grading import Grader, Reading
@@ -55,7 +55,7 @@ def grades(
     pairs: list[tuple[str, str, str]], kv_type: Literal["f16", "q8_0"]
 ) -> NDArray[np.float64]:
     """Relevance, support and usefulness of each pair, shape (pairs, 3)."""
-    settings = Settings()
+    settings = load_settings()
     path = factory.make_models().path(settings.llm.model)
     rows = []
     with LlamaCppModel(path, context_window=4096, kv_type=kv_type) as model:

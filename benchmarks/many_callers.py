@@ -93,7 +93,9 @@ def free_port() -> int:
 
 
 def sentences() -> list[str]:
-    pages = [ROOT / "benchmarks" / "LOG.md", *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md")]
+    pages = [
+        page for folder in ("benchmarks", "docs", "data") for page in (ROOT / folder).rglob("*.md")
+    ]
     text = "\n".join(page.read_text("utf-8") for page in pages)
     found = re.split(r"(?<=[.。!?])\s+", re.sub(r"[`|*#]", " ", text))
     return [one.strip() for one in found if 40 < len(one) < 400]

@@ -30,7 +30,8 @@ from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.evaluation.retrieval.beir import RetrievalSet, read_retrieval_set
 from localrag.evaluation.retrieval.benchmark import WholePassages, document_vectors
 from localrag.evaluation.retrieval.metrics import ndcg
-from localrag.library.indexes.faiss import FaissVectors, WithVectors
+from localrag.library.indexes.comparison import WithVectors
+from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 from localrag.library.records import NEVER
@@ -174,7 +175,8 @@ def measure_sets(data: Path, count: int, model: str) -> None:
     plain = partial(re.findall, r"\w+")
     index = InvertedKeywords()
     places = list(dataset.corpus)
-    index.add(range(len(places)), [plain(passage.lower()) for passage in dataset.corpus.values()])
+    terms = (plain(passage.lower()) for passage in dataset.corpus.values())
+    index.apply((), enumerate(terms), NEVER)
     scores = []
     for query, relevance in dataset.qrels.items():
         hits = index.search(plain(dataset.queries[query].lower()), 10)

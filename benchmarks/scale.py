@@ -3,13 +3,14 @@
     python benchmarks/scale.py --passages 100000 [--set DATA/cmrc2018 ...] [--against CHECKOUT]
     python benchmarks/scale.py --passages 100000 --alone     both indexes without a library
     python benchmarks/scale.py --passages 10000 --steps build,traces [--without-keywords]
+        [--changes 1000]
     python benchmarks/scale.py --plot scale.svg OUT...       what it printed for several sizes
 
 Vectors are those of the passages of the retrieval sets (embedded once, then kept in localrag's
 cache), each repeated with jitter until there are enough; without sets they are random. Texts are
 words drawn by Zipf's law, 95 a passage, five passages a file. Each step runs in a process of its
 own. With --against, the code of another checkout does the same on the same data in turn. `traces`
-makes 1,000 random additions, changes and removals, and looks for every removed document in the
+makes random additions, changes and removals, and looks for every removed document in the
 bytes of every file; `unchanged` adds a folder of as many files as the library has, again. What it
 printed is in LOG.md.
 """
@@ -41,6 +42,8 @@ WITHOUT_KEYWORDS = "without-keywords"
 
 DIMENSION, PER_FILE, WORDS, QUERIES = 512, 5, 95, 200
 COMMON = 28
+CHANGES = 1000
+"""Of a library, by `traces`."""
 JITTER = 0.35
 """Length of the noise on a vector of length 1; what it yields is as like as two passages of one
 article."""
@@ -277,7 +280,11 @@ def build(folder: Path, passages: int) -> dict[str, float]:
             spent = sum(one[of + unit] for of in ("catalogue", *LEGS))
             found[f"build: {name} tenth, all{unit}"] = spent
     return found | {
-        **{f"disk: {name} MB": size_of(folder, name) for name in LEGS},
+        **{
+            f"disk: {name} MB": size_of(folder, name)
+            for name in LEGS
+            if (folder / "library" / name).exists()
+        },
         "disk: all MB": folder_size(folder / "library") / 1e6,
     }
 
@@ -401,7 +408,9 @@ def recall(folder: Path, passages: int) -> dict[str, float]:
     def nearest(rescored: int) -> list[list[int]]:
         with opened(folder, rescored) as library:
             library.vectors.current()
-            return [[hit.chunk_id for hit in library.vectors.search(one, 100)] for one in queries]
+            rows = [library.vectors.search(query, 100) for query in queries]
+            # Without a library these are ids, to be compared by the vectors of the catalogue.
+            return [[getattr(hit, "chunk_id", hit) for hit in row] for row in rows]
 
     wanted = nearest(0)
     for rescored in (100, 200, 300, 500, 1000):
@@ -523,7 +532,7 @@ def unchanged(folder: Path, passages: int) -> dict[str, float]:
 
 
 def traces(folder: Path, passages: int) -> dict[str, float]:
-    """1,000 random additions, changes and removals; nothing of what went is in any file."""
+    """Random additions, changes and removals; nothing of what went is in any file."""
     from localrag.library.indexes.faiss import Rows
     from localrag.library.indexes.rabitq import one_bit_codes
 
@@ -535,7 +544,7 @@ def traces(folder: Path, passages: int) -> dict[str, float]:
     seconds: list[float] = []
     following = passages
     with opened(folder) as library:
-        for _ in range(1000):
+        for _ in range(CHANGES):
             what = draw.choice(["add", "change", "remove"])
             place = int(draw.choice(list(held)[-2000:] if draw.random() < 0.5 else list(held)))
             began = time.perf_counter()
@@ -621,10 +630,14 @@ LEGS = ("vectors", "keywords")
 MORE = (commands, unchanged, traces)
 
 
-def measured(checkout: Path, step: str, folder: Path, passages: int) -> dict[str, float]:
+def measured(
+    checkout: Path, step: str, folder: Path, passages: int, changes: int
+) -> dict[str, float]:
     """A step in a process of its own, with the code of a checkout."""
     command = [sys.executable, __file__, "--passages", str(passages), "--step", step]
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    command += ["--changes", str(changes)]
+    path = [str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     done = subprocess.run(
         [*command, "--folder", str(folder)],
         env=environment,
@@ -749,6 +762,7 @@ def main() -> None:
     parser.add_argument("--without-keywords", action="store_true")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--changes", type=int, default=CHANGES, help="that `traces` makes")
     chosen = parser.parse_args()
     if chosen.plot:
         results = sorted(map(printed, chosen.plot[1:]), key=lambda one: one["passages"])
@@ -758,6 +772,7 @@ def main() -> None:
         parser.error("--passages or --plot is needed")
     if chosen.step:
         step = next(one for one in (*STEPS, *MORE) if one.__name__ == chosen.step)
+        globals()["CHANGES"] = chosen.changes
         found = step(chosen.folder, chosen.passages)
         print(json.dumps(found | {f"memory: {chosen.step} MB": peak_memory()}))
         return
@@ -779,7 +794,9 @@ def main() -> None:
         names = chosen.steps.split(",") if chosen.steps else [one.__name__ for one in STEPS]
         for step in (one for one in (*STEPS, *MORE) if one.__name__ in names):
             results = {
-                name: measured(checkout, step.__name__, folders[name], chosen.passages)
+                name: measured(
+                    checkout, step.__name__, folders[name], chosen.passages, chosen.changes
+                )
                 for name, checkout in checkouts.items()
                 if step is not recall or name == "here"
             }

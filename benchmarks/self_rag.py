@@ -24,18 +24,18 @@ from typing import Any
 import msgspec
 
 from localrag import LocalRAG, factory
-from localrag.config.settings import Settings
+from localrag.config.settings import Settings, load_settings
 from localrag.documents.chunking import passage_text
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
 from localrag.rag.grading import Grader, Reading
-from localrag.types import Answer, Message, ScoredChunk
+from localrag.types import Answer, Message, Place, ScoredChunk
 
 FIRST = "人工智能开发的主要伦理问题是什么？"
 SECOND = "为什么人工智能系统需要透明度和问责制？"
 K = 3
-SETTINGS = {"chunking": {"strategy": "windows", "size": 1000, "overlap": 200}}
+CHUNKING = {"chunking": {"strategy": "windows", "size": 1000, "overlap": 200}}
 
 
 @dataclass
@@ -78,8 +78,10 @@ def counting(model: LlamaCppModel, cost: Cost) -> Iterator[None]:
 class Plain:
     """Self-RAG as it is usually written: a chat call a decision, replies read as text."""
 
-    def __init__(self, model: LlamaCppModel) -> None:
+    def __init__(self, model: LlamaCppModel, max_tokens: int) -> None:
         self.model = model
+        self.max_tokens = max_tokens
+        """Of an answer."""
         self.unread = 0
 
     def ask(self, system: str, user: str, max_tokens: int) -> str:
@@ -112,7 +114,7 @@ class Plain:
         return self.ask(
             "你根据给出的资料回答问题。",
             f"资料：\n{passage}\n\n问题：{question}\n\n请完整而简洁地回答。",
-            Settings().answer.max_tokens,
+            self.max_tokens,
         )
 
     def support(self, answer: str, passage: str) -> str:
@@ -150,7 +152,7 @@ class Plain:
                 score = points * 5 + int(self.utility(question, answer) or 3)
                 if score > best_score:
                     best, best_score = answer, score
-        return best or self.ask("你是一个有用的助手。", question, 400)
+        return best or self.ask("你是一个有用的助手。", question, self.max_tokens)
 
 
 # -- the runs ---------------------------------------------------------------------------
@@ -171,7 +173,9 @@ def main() -> None:
 
 def measure(document: Path, folder: Path) -> dict[str, Cost]:
     """All runs by name."""
-    settings = msgspec.convert(SETTINGS, Settings)
+    settings = msgspec.structs.replace(
+        load_settings(), chunking=msgspec.convert(CHUNKING, Settings).chunking
+    )
     with LocalRAG.open(folder / "library", settings=settings) as rag:
         rag.add([document])
         ten = rag.engine.retrieve(FIRST, 10)
@@ -186,13 +190,13 @@ def measure(document: Path, folder: Path) -> dict[str, Cost]:
 
     model = load(settings, None)
     for name, question in (("first", FIRST), ("second", SECOND)):
-        plain = Plain(model)
+        plain = Plain(model, settings.answer.max_tokens)
         with counting(model, counted := cost(f"{name}, plain")):
             counted.notes.append(plain.run(question, texts[:K]))
         counted.notes.append(f"{plain.unread} replies not understood")
     with counting(model, cost("relevance of 10, plain")):
         for text in texts:
-            Plain(model).relevant(FIRST, text)
+            plain.relevant(FIRST, text)
     model.close()
     for early_stop in (True, False):
         way = "early stop" if early_stop else "all answers"
@@ -246,7 +250,7 @@ class Asker:
             factory.Model(model, model, model.close),
             self.embedder,
             lambda _, k: self.passages[:k],
-            lambda chunk, _: chunk.first_page,
+            lambda chunk, _: Place(0, number=chunk.first_page),
             factory.make_tokenizer(self.settings),
             factory.make_wording(self.settings),
         )

@@ -1,8 +1,8 @@
 """What a running server bears: streams side by side, searches meanwhile, clients that go away.
 
-    python benchmarks/server_load.py LIBRARY streams [--clients 20] [--real]
+    python benchmarks/server_load.py LIBRARY streams [--clients 20] [--seconds 10] [--real]
     python benchmarks/server_load.py LIBRARY aborts [--count 1000] [--real]
-    python benchmarks/server_load.py LIBRARY freed [--count 50] --real
+    python benchmarks/server_load.py LIBRARY freed [--count 50] [--real]
 
 LIBRARY holds documents already and is only read. The server is `localrag serve` in a process of
 its own, on a free port; `--real` takes the language model of the settings, else one stands in
@@ -75,7 +75,7 @@ class Slow:
         return weights / weights.sum()
 
     def stream(self, messages: Sequence[Any], _: Any) -> Iterator[str]:
-        (number,) = re.findall(r"client (\d+)", messages[-1].content)[-1:]
+        number = (re.findall(r"client (\d+)", messages[-1].content) or [""])[-1]
         for word in range(self.words):
             self._wait(self.pause)
             yield f"c{number}w{word} "
@@ -187,12 +187,12 @@ def told(seconds: Sequence[float]) -> str:
     )
 
 
-async def streams(url: str, _: psutil.Process, clients: int, *, real: bool) -> None:
+async def streams(url: str, _: psutil.Process, clients: int, *, real: bool, seconds: float) -> None:
     async with client(url) as http:
         await answer(http, clients)  # loads the models
         quiet: list[float] = []
         ended = asyncio.Event()
-        asyncio.get_running_loop().call_later(10, ended.set)
+        asyncio.get_running_loop().call_later(seconds, ended.set)
         await searches(http, quiet, ended)
         print("searches with no stream open:", told(quiet))
         busy: list[float] = []
@@ -214,9 +214,9 @@ async def streams(url: str, _: psutil.Process, clients: int, *, real: bool) -> N
         )
         print(f"streams that carried their own words, all of them and no others: {own}")
     errors = [
-        seconds - (one["begun"] - at)
+        expected - (one["begun"] - at)
         for one in heard
-        for at, _, seconds in one["waiting"]
+        for at, _, expected in one["waiting"]
         if one["begun"]
     ]
     first = [one["waiting"][0][1] for one in heard if one["waiting"]]
@@ -267,7 +267,7 @@ async def is_answering(http: httpx.AsyncClient) -> bool:
     return "\nlocalrag_answering 1.0" in (await http.get("/metrics")).text
 
 
-async def aborts(url: str, server: psutil.Process, count: int, **_: bool) -> None:
+async def aborts(url: str, server: psutil.Process, count: int, **_: float) -> None:
     choice = random.Random(0)
     async with client(url) as http:
         await answer(http, 0)
@@ -298,7 +298,7 @@ async def aborts(url: str, server: psutil.Process, count: int, **_: bool) -> Non
     print(f"memory grew by {megabytes(server) - before:.0f} MB")
 
 
-async def freed(url: str, _: psutil.Process, count: int, **__: bool) -> None:
+async def freed(url: str, _: psutil.Process, count: int, **__: float) -> None:
     choice = random.Random(0)
     seconds: list[float] = []
     async with client(url) as http:
@@ -328,12 +328,14 @@ def main() -> None:
     parser.add_argument("what", choices=("streams", "aborts", "freed"))
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=10, help="of searches without a stream")
     parser.add_argument("--real", action="store_true", help="with the model of the settings")
     given = parser.parse_args()
     print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     number = given.clients if given.what == "streams" else given.count
     with served(given.library, real=given.real) as (url, process):
-        asyncio.run(globals()[given.what](url, process, number, real=given.real))
+        how = {"real": given.real, "seconds": given.seconds}
+        asyncio.run(globals()[given.what](url, process, number, **how))
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def asked(engine: Engine, question: str) -> None:
         raise Enough
 
     with suppress(Enough):
-        list(engine.stream(question, AskOptions(on_found=stop)))
+        list(engine.stream(question, AskOptions(on_found=stop, tables=False)))
         raise AssertionError(question)
 
 

@@ -31,7 +31,7 @@ def main() -> NoReturn:
 
     from localrag.cli.output import guard_streams, note
     from localrag.errors import LocalragError
-    from localrag.messages import interface_language, spoken, tr
+    from localrag.messages import SOURCE, interface_language, spoken, tr
     from localrag.printable import as_name
 
     # Chinese must print wherever it goes: a pipe, a Windows console, a terminal with LANG=C.
@@ -41,10 +41,10 @@ def main() -> NoReturn:
             stream.reconfigure(encoding="utf-8", errors="replace")
     guard_streams()
 
-    if interface_language() == "zh":
-        from localrag.cli import click_chinese
+    if interface_language() != SOURCE:
+        from localrag.cli import click_texts
 
-        click_chinese.install()
+        click_texts.install()
 
     # After the line above: a command takes some of click's texts when it is defined.
     from localrag.cli.group import cli

@@ -18,13 +18,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Self, TypedDict, TypeVar, Unpack
 
 from localrag import factory, hosted
 from localrag.config.settings import RERANKERS, Settings, load_settings
 from localrag.egress.databases import Database
 from localrag.engine import AskOptions, Engine, compute_in, open_engine
-from localrag.errors import ModelNotFoundError
+from localrag.errors import ModelNotFoundError, UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.library import Library
@@ -37,25 +37,29 @@ from localrag.rag.conversation import Turn
 from localrag.types import Answer, ScoredChunk, Step
 
 if TYPE_CHECKING:
-    from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, OnStage
+    from localrag.evaluation.comparisons.base import Compared, ComparedQuestion, Comparison, OnStage
     from localrag.evaluation.comparisons.pairs import Verdict
     from localrag.evaluation.comparisons.rerankers import Graded
     from localrag.evaluation.dataset import Sample
     from localrag.evaluation.events import Event as EvaluationEvent
     from localrag.evaluation.results import Report
-    from localrag.indexing.events import AddReport, Event
+    from localrag.indexing.events import AddReport, IndexingEvent
     from localrag.indexing.indexer import Indexer
-    from localrag.indexing.reading import Reading
+    from localrag.indexing.reading import DocumentReading
     from localrag.indexing.viewing import PageView
     from localrag.models.embeddings.base import Embedder
     from localrag.models.registry.advice import Advice
     from localrag.rag.conversation import Conversation
+    from localrag.summaries.records import Event as SummaryEvent
+    from localrag.summaries.records import Summary
     from localrag.tables.formulation import Computed
-    from localrag.tables.records import Column, Table
+    from localrag.tables.records import Column, SavedTable, Table
     from localrag.tables.records import Event as TableEvent
     from localrag.tables.sheets import Dataset
 
 AnyPath = str | os.PathLike[str]
+E = TypeVar("E")
+T = TypeVar("T")
 
 
 def _nothing(_: object) -> None:
@@ -144,7 +148,7 @@ class LocalRAG:
     def add(
         self,
         paths: Sequence[AnyPath],
-        progress: Callable[[Event], None] = _nothing,
+        progress: Callable[[IndexingEvent], None] = _nothing,
         *,
         prune: bool = False,
         timeout: float = PATIENCE,
@@ -173,7 +177,7 @@ class LocalRAG:
     def watch(
         self,
         paths: Sequence[AnyPath],
-        progress: Callable[[Event], None] = _nothing,
+        progress: Callable[[IndexingEvent], None] = _nothing,
         *,
         once: bool = False,
         interval: float | None = None,
@@ -259,7 +263,7 @@ class LocalRAG:
                 if isinstance(piece, Step):
                     hear(piece)
                 else:
-                    yield piece
+                    yield piece if isinstance(piece, Answer) else piece.written
 
     def ask(self, question: str, *, on_step: OnStep = unheard, **asked: Unpack[Asking]) -> Answer:
         """The whole answer at once, with citations, contexts and the trace of every step.
@@ -278,6 +282,7 @@ class LocalRAG:
         columns: Sequence[str | Column],
         *,
         words: str = "",
+        save: str = "",
         on_event: Callable[[TableEvent], None] = _nothing,
         stopped: threading.Event | None = None,
         **asked: Unpack[Asking],
@@ -285,24 +290,100 @@ class LocalRAG:
         """Documents as rows: each column is a question that is put to each document by itself.
 
         `patterns` choose documents by path, folder or pattern, none chooses all; of those, `words`
-        leaves the ones that hold them. What was read is kept in the library and not read again.
-        `on_event` hears how much there is to do, and each cell as it is read; once `stopped` is
-        set, what is left is not read. Raises `UsageError` where nothing is chosen or asked.
+        leaves the ones that hold them, and `filter` the ones it allows. What was read is kept in
+        the library and not read again. With `save`, what is asked of which documents is kept under
+        that name (see `saved_table`); of a filter its types alone are. `on_event` hears how much
+        there is to do, and each cell as it is read; once `stopped` is set, what is left is not
+        read. Raises `UsageError` where nothing is chosen or asked.
 
         >>> table = rag.table(["ai-overview.en.pdf"], ["Who invented the perceptron?"])
         >>> table.rows[0].cells[0].state
         'found'
         """
-        from localrag.tables.records import Column, Table
+        from localrag.tables.records import Begun, Column, SavedTable, Table
+        from localrag.tables.saved import save_table
 
-        wanted = [Column(column) if isinstance(column, str) else column for column in columns]
-        halt = stopped or threading.Event()
-        options = AskOptions(stopped=halt, **asked)
-        for event in self.engine.table(patterns, wanted, words, options):
+        wanted = tuple(Column(column) if isinstance(column, str) else column for column in columns)
+        options = AskOptions(stopped=stopped or threading.Event(), **asked)
+        types = options.filter.types if options.filter else ()
+
+        def hear(event: TableEvent) -> None:
+            if save and isinstance(event, Begun):  # there are documents to be asked
+                saved = SavedTable(save, tuple(patterns), wanted, words, types, paths=True)
+                save_table(self.library, saved)
             on_event(event)
-            if isinstance(event, Table):
-                return event
-        raise AssertionError("a table ends its events")
+
+        return _last_of(Table, self.engine.table(patterns, wanted, words, options), hear)
+
+    def saved_table(
+        self,
+        name: str,
+        *,
+        on_event: Callable[[TableEvent], None] = _nothing,
+        stopped: threading.Event | None = None,
+    ) -> Table:
+        """The table that was saved under that name, as the documents are by now.
+
+        What has come or changed since the last time is asked, and nothing else. Raises
+        `UsageError` where there is none, or none of its documents is left.
+        """
+        from localrag.tables.records import Table
+        from localrag.tables.saved import saved_table
+
+        saved = saved_table(self.library, name)
+        options = AskOptions(
+            stopped=stopped or threading.Event(),
+            filter=Filter(types=saved.types),
+            paths=saved.paths,
+        )
+        events = self.engine.table(
+            saved.patterns, saved.columns, saved.words, options, lenient=True
+        )
+        return _last_of(Table, events, on_event)
+
+    def saved_tables(self) -> list[SavedTable]:
+        """What was saved by `table`, by name."""
+        from localrag.tables.saved import saved_tables
+
+        return saved_tables(self.library)
+
+    def forget_table(self, name: str) -> None:
+        """Forget a saved table; its cells stay with their documents. Raises `UsageError`."""
+        from localrag.tables.saved import forget_table
+
+        forget_table(self.library, name)
+
+    def summarise(
+        self,
+        patterns: Sequence[str],
+        *,
+        about: str = "",
+        pages: tuple[int, int | None] | None = None,
+        seconds: float = 0.0,
+        on_event: Callable[[SummaryEvent], None] = _nothing,
+        stopped: threading.Event | None = None,
+    ) -> Summary:
+        """A document on about a page: sentences chosen from all of it, written about, checked.
+
+        `patterns` choose documents as for `table`. A single one is told section by section, each of
+        several in the sentence that tells most of it. With `about`, what they say on that topic;
+        with `pages`, first and last (None: to the end), no more than these of a single document.
+        Sentences are chosen without the language model; it then writes about each section, for
+        `seconds` (0: as long as it takes). Sections that were not written stay in the document's
+        own words, and `skipped` names pages that no sentence is from. What was written is kept in
+        the library. `on_event` hears the document in its own words first, then each section; once
+        `stopped` is set, nothing more is written. Raises `UsageError` where nothing is chosen, and
+        `RemovedError` where a document is removed meanwhile.
+
+        >>> summary = rag.summarise(["ai-overview.en.pdf"], seconds=1)  # a section at least
+        >>> summary.documents[0].sections[0].state
+        'written'
+        """
+        from localrag.summaries.records import Summary
+
+        options = AskOptions(stopped=stopped or threading.Event())
+        events = self.engine.summarise(patterns, about, options, pages=pages, seconds=seconds)
+        return _last_of(Summary, events, on_event)
 
     def compute(
         self,
@@ -355,7 +436,12 @@ class LocalRAG:
         left out, with a note to `on_note`, where none has been pulled. Once `stopped` is set,
         it raises `StoppedError`.
         """
-        from localrag.evaluation.comparisons.base import JUDGE, Asked, Comparison, compare
+        from localrag.evaluation.comparisons.base import (
+            JUDGE,
+            ComparedQuestion,
+            Comparison,
+            compare,
+        )
         from localrag.evaluation.comparisons.rerankers import ReferenceJudge, reranked
 
         engine, tell, options = self.engine, self._telling(unheard), AskOptions(stopped=stopped)
@@ -376,7 +462,7 @@ class LocalRAG:
             variants.append(reranked(kind, reranking, write, k, tell))
         model = engine.model_for(options)
         compared = compare(
-            [Asked(question, reference)],
+            [ComparedQuestion(question, reference)],
             variants,
             ReferenceJudge(model.llm, model.chooser),
             search=lambda text: engine.retrieve(text, depth, allowed),
@@ -386,7 +472,7 @@ class LocalRAG:
 
     def compare_modes(
         self,
-        questions: Sequence[Asked],
+        questions: Sequence[ComparedQuestion],
         modes: tuple[str, str],
         on_stage: OnStage = _nothing,
         *,
@@ -481,7 +567,7 @@ class LocalRAG:
         warnings.warn("pass history to LocalRAG.ask", DeprecationWarning, stacklevel=2)
         return Conversation(self.model.llm, self.engine.tokenizer)
 
-    def show(self, source: AnyPath) -> Reading:
+    def show(self, source: AnyPath) -> DocumentReading:
         """What is read of a file, page by page, with the passages that it is cut into.
 
         As the library holds it, where it is in it: also when the file is gone, and by the end of
@@ -523,7 +609,7 @@ class LocalRAG:
         *,
         settings: Settings | None = None,
         on_note: Callable[[str], None] = _nothing,
-    ) -> Reading:
+    ) -> DocumentReading:
         """What an `add` would read of a file, without any library.
 
         Without the embedding model, which counts the tokens of a passage, there are no passages,
@@ -542,7 +628,7 @@ class LocalRAG:
         settings: Settings,
         embedder: Callable[[], Embedder],
         on_note: Callable[[str], None],
-    ) -> Reading:
+    ) -> DocumentReading:
         from localrag.indexing.reading import from_file
         from localrag.text.language import detect
 
@@ -601,7 +687,7 @@ class LocalRAG:
 
     def rebuild(
         self,
-        progress: Callable[[Event], None] = _nothing,
+        progress: Callable[[IndexingEvent], None] = _nothing,
         *,
         timeout: float = PATIENCE,
         on_wait: OnWait | None = None,
@@ -629,6 +715,15 @@ class LocalRAG:
         return factory.make_indexer(self.settings, self.library, self.embedder)
 
 
+def _last_of(kind: type[T], events: Iterator[E], on_event: Callable[[E], None]) -> T:
+    """The record of this kind, with which the events end."""
+    for event in events:
+        on_event(event)
+        if isinstance(event, kind):
+            return event
+    raise AssertionError("events end with what they come to")
+
+
 def _sheets_of(files: Sequence[str], settings: Settings) -> list[Dataset]:
     """The tables of files that lie here, typed; those alike as one."""
     from localrag.indexing.reading import from_file
@@ -637,6 +732,14 @@ def _sheets_of(files: Sequence[str], settings: Settings) -> list[Dataset]:
 
     if not files:
         return []
+    private = hosted.private_sources(settings)
+    for file in files:
+        if private.holds(str(Path(file).expanduser().absolute())):
+            raise UsageError(
+                "{path} is private: a language model on another machine may not read it.",
+                hint="Choose a model on this machine, or take the file out of hosted.private.",
+                path=file,
+            )
     with closing(factory.make_parse(settings)) as parse:
         documents = [from_file(Path(file).expanduser(), parse, None, detect) for file in files]
     return datasets(table for reading in documents for table in raw_tables(reading.document))

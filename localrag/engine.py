@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -24,26 +24,28 @@ from localrag import factory, hosted
 from localrag.config.settings import EmbeddingSettings, LLMReranking, Settings, with_reranker
 from localrag.documents.cards import HEAD, card_of
 from localrag.errors import LibraryNotFoundError, RemovedError, StoppedError, UsageError
+from localrag.languages import LANGUAGES, is_code
 from localrag.library.acting import acting_as_server
 from localrag.library.catalogue.filters import Filter
 from localrag.library.derived import SOON
 from localrag.library.indexes.base import Legs, are_allowed
 from localrag.library.library import Library
 from localrag.library.location import Location
-from localrag.library.records import ChunkIds
+from localrag.library.records import ChunkIds, DocumentRecord
 from localrag.models.llms.base import check_stopped
-from localrag.prompts import render
 from localrag.rag.base import OnStep, Piece, answer_of, check_question, finished, recorded, unheard
 from localrag.rag.citations import Attributor
 from localrag.rag.conversation import Turn, standalone
 from localrag.rag.not_found import with_not_found
-from localrag.rag.wordings import Around
-from localrag.retrieval.sections import WIDE, Outline, Passage, widened
+from localrag.rag.statements import own_sentence, tidy
+from localrag.rag.verdicts import asks_whether
+from localrag.rag.wordings import SearchTools
+from localrag.retrieval.sections import Outline, PassageSpan, widened
 from localrag.system import memory
 from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language
 from localrag.text.normalize import fold
-from localrag.types import Answer, Card, Chunk, Hit, Place, ScoredChunk, Step
+from localrag.types import Answer, Card, Chunk, Citation, Hit, Place, ScoredChunk, Step
 
 if TYPE_CHECKING:
     from localrag.egress.consent import Consent
@@ -51,6 +53,10 @@ if TYPE_CHECKING:
     from localrag.prompts.own import Wording
     from localrag.rag.base import Pipeline, Retrieve
     from localrag.rerankers.base import Reranking
+    from localrag.summaries.documents import Pages, Write
+    from localrag.summaries.records import Event as SummaryEvent
+    from localrag.summaries.records import Written
+    from localrag.tables.documents import Selection
     from localrag.tables.formulation import Computed
     from localrag.tables.records import Column, Reply
     from localrag.tables.records import Event as TableEvent
@@ -75,7 +81,8 @@ class AskOptions:
 
     `k` passages are listed by a search, or read for an answer. `mode` is "standard" or
     "self-rag"; with `strict` only what the documents bear out is shown; `budget` (seconds) is
-    Self-RAG's. `rerank`, `expand` and `retrieval` (the mode of the search) name kinds of the
+    Self-RAG's. With `tables` a question about all is computed. `rerank`, `expand` and
+    `retrieval` (the mode of the search) name kinds of the
     settings. `history` holds earlier turns, oldest
     first: a follow-up is rewritten in the light of the last one. Once `stopped` is set, from any
     thread, the language model lets go and the call raises `StoppedError`; `consent` is
@@ -89,6 +96,7 @@ class AskOptions:
     mode: str | None = None
     strict: bool | None = None
     budget: float | None = None
+    tables: bool | None = None
     rerank: str | None = None
     expand: str | None = None
     retrieval: str | None = None
@@ -101,17 +109,23 @@ class AskOptions:
 
 
 @dataclass(eq=False)
-class Reading:
-    """An answer under way that can be stopped, and the ids of the chunks that it has read."""
+class ActiveAnswer:
+    """An answer or table under way that can be stopped, and the ids of what it has read.
+
+    Those of chunks, and of documents of which a table has cells.
+    """
 
     stopped: threading.Event
     chunks: set[int] = field(default_factory=set)
+    documents: set[str] = field(default_factory=set)
     removed: bool = False
 
     def outdated(self, library: Library) -> bool:
         """Whether some of that has been removed."""
         read = list(self.chunks)
-        return len(library.chunks(read)) < len(read)
+        return len(library.chunks(read)) < len(read) or not all(
+            map(library.has_document, list(self.documents))
+        )
 
     def stop(self) -> None:
         """End it, because some of that has been removed."""
@@ -134,9 +148,11 @@ class Engine:
     ) -> None:
         self.library = library
         self.settings = settings
-        self.called: Callable[[str], str] = str
+        self.display_name: Callable[[str], str] = str
         """What a source is called in all that is found, and what a filter knows it by; its path
         where nobody says otherwise."""
+        self.located: Callable[[str], str] = str
+        """What a source is chosen by for a table: its name below folders that may be told."""
         self.is_new = False
         """Whether its library was made with it."""
         self._embedder = embedder
@@ -144,7 +160,7 @@ class Engine:
         self._model: factory.Model | None = None
         self._rerankings: dict[object, Reranking | None] = {}
         self._loading = threading.RLock()
-        self._reading: set[Reading] = set()
+        self._reading: set[ActiveAnswer] = set()
 
     def close(self) -> None:
         """Free the models and close the library."""
@@ -162,7 +178,7 @@ class Engine:
             self._model.forget()
         memory.forget()
 
-    def outdated(self) -> list[Reading]:
+    def outdated(self) -> list[ActiveAnswer]:
         """The answers under way that have read what is in the library no more."""
         return [one for one in self._reading.copy() if one.outdated(self.library)]
 
@@ -225,7 +241,13 @@ class Engine:
     def applied(self, options: AskOptions) -> Settings:
         """The settings as they count for one question. Raises `UsageError`."""
         settings = _checked(with_reranker, self.settings, options.rerank)
-        answer = _changed(settings.answer, k=options.k, mode=options.mode, strict=options.strict)
+        answer = _changed(
+            settings.answer,
+            k=options.k,
+            mode=options.mode,
+            strict=options.strict,
+            tables=options.tables,
+        )
         if options.budget and answer.mode != "self-rag":
             raise UsageError(
                 "--budget needs --mode self-rag.", hint="Choose that mode, or leave it out."
@@ -268,7 +290,7 @@ class Engine:
         return self._retrieve(question, k, _unexpanded(self.settings), options, unheard)
 
     def stream(self, question: str, options: AskOptions = AskOptions()) -> Iterator[Piece]:
-        """Texts as they are written, steps as they are done, and last the finished `Answer`.
+        """Statements as they grow, steps as they are done, and last the finished `Answer`.
 
         Only what the filter allows is read; where it allows nothing, the answer says so and no
         model is loaded. Closing the iterator stops the model. Raises `UsageError` for an empty
@@ -277,7 +299,7 @@ class Engine:
         return recorded(question, self._pieces(question, options))
 
     def _pieces(self, question: str, options: AskOptions) -> Iterator[Piece]:
-        reading = Reading(options.stopped or threading.Event())
+        reading = ActiveAnswer(options.stopped or threading.Event())
         if options.stopped is not None:
             self._reading.add(reading)
         try:
@@ -287,13 +309,13 @@ class Engine:
         except StoppedError:
             if not reading.removed:
                 raise
-            raise RemovedError(
-                "A document that this answer had read was removed meanwhile.", hint="Ask again."
-            ) from None
+            raise _removed() from None
         finally:
             self._reading.discard(reading)
 
-    def _answered(self, question: str, options: AskOptions, reading: Reading) -> Iterator[Piece]:
+    def _answered(
+        self, question: str, options: AskOptions, reading: ActiveAnswer
+    ) -> Iterator[Piece]:
         settings = self.applied(options)
         embedder = None
         with self.library.one_state():
@@ -302,9 +324,9 @@ class Engine:
             if not empty:
                 built = factory.as_built(settings, self.library)
                 embedder = self._embedder_at_hand(built.embedding)
+            about_all = settings.answer.tables and not empty and self.library.has_rows()
         if empty:
-            yield render("empty_library", answer_language(question))
-            yield finished(question)
+            yield from _notice("empty_library", question)
             return
         question = self.standalone(question, options.history, options)
         options = self._meant(options)
@@ -314,9 +336,16 @@ class Engine:
         yield from steps
         steps.clear()
         if allowed is not None and not len(allowed):
-            yield render("nothing_allowed", answer_language(question))
-            yield finished(question)
+            yield from _notice("nothing_allowed", question)
             return
+
+        incomplete = False
+        if about_all and (wanted is None or wanted.pages is None):
+            asked = replace(options, filter=wanted)
+            computed = yield from self._computed(question, settings, asked, allowed, reading)
+            if computed:
+                return
+            incomplete = computed is False
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
             found = self._found(
@@ -350,8 +379,13 @@ class Engine:
         for piece in pipeline.stream(question):
             if isinstance(piece, Answer):
                 counts = self.library.keywords.frequencies
-                around = Around(self.tokenizer, self._attributor, look, alike, counts)
+                around = SearchTools(self.tokenizer, self._attributor, look, alike, counts)
                 piece = with_not_found(piece, around)
+                if incomplete and piece.grounded:
+                    notice = own_sentence("from_few", answer_language(question))
+                    added = replace(notice, text=f"\n\n{notice.text}")
+                    yield added
+                    piece = replace(piece, statements=tidy((*piece.statements, added)))
             if isinstance(piece, Step) and steps:  # done on the way to the passages
                 within = sum(step.seconds for step in steps)
                 piece = replace(piece, seconds=max(0.0, piece.seconds - within))
@@ -359,23 +393,145 @@ class Engine:
                 steps.clear()
             yield piece
 
+    def _computed(
+        self,
+        question: str,
+        settings: Settings,
+        options: AskOptions,
+        allowed: ChunkIds | None,
+        reading: ActiveAnswer,
+    ) -> Generator[Piece, None, bool | None]:
+        """The answer to a question about all, see `tables.answering`; whether there was one.
+
+        None where the question is about one thing.
+        """
+        from localrag.rag.grading import Reading as GradedReading
+        from localrag.tables.answering import LibraryAccess, Reference, answered
+
+        library, paths = self.library, replace(options, paths=True)
+
+        def hits(text: str, k: int) -> list[str]:
+            plain = _unexpanded(settings)
+            return [
+                hit.source for hit in self._found(text, k, plain, paths, lambda: allowed, unheard)
+            ]
+
+        def records() -> list[DocumentRecord]:
+            every = library.documents()
+            if options.filter in (None, Filter()):
+                return every
+            sources = library.sources_of([record.id for record in every], options.filter)
+            return [
+                replace(record, sources=(sources[record.id],))
+                for record in every
+                if record.id in sources
+            ]
+
+        def fill(
+            documents: Sequence[DocumentRecord], columns: Sequence[Column]
+        ) -> Iterator[TableEvent]:
+            return self._filled(documents, columns, settings, options)
+
+        def cite(
+            references: Sequence[Reference],
+        ) -> tuple[list[ScoredChunk], dict[Reference, Citation]]:
+            return self._cited(references, options, reading)
+
+        def stated(text: str) -> bool:
+            hits = self._found(text, 2, _unexpanded(settings), options, lambda: allowed, unheard)
+            section = self._widened(hits, 1, allowed)
+            reading.chunks.update(hit.chunk.id for hit in section)
+            grader = factory.make_grader(model, self.embedder)
+            read = GradedReading(answer_language(text), tuple(section))
+            return bool(section) and grader.relevance(text, read).value >= settings.answer.enough
+
+        model = self.model_for(options)
+        if not model.chooser.reads_logits:  # each look is a request, and goes without passages
+            return None
+        access = LibraryAccess(
+            hits,
+            records,
+            self._sheets,
+            fill,
+            cite,
+            str if options.paths else self.display_name,
+            stated,
+        )
+        return (yield from answered(question, access, model.chooser, model.llm, self.tokenizer))
+
+    def _cited(
+        self, references: Sequence[tuple[str, int]], options: AskOptions, reading: ActiveAnswer
+    ) -> tuple[list[ScoredChunk], dict[tuple[str, int], Citation]]:
+        """The passages that hold code points of documents, and a citation of each one's line.
+
+        None of what was removed meanwhile.
+        """
+        held: list[int] = []
+        for document, start in references:
+            _, passages = self.library.outline(document)
+            chunk = next((row[0] for row in passages if row[3] <= start < row[4]), 0)
+            held.append(chunk)
+        chunks = self._chunks(
+            [Hit(chunk, 0.0) for chunk in dict.fromkeys(filter(None, held))],
+            options,
+            self.library.chunks,
+        )
+        reading.chunks.update(hit.chunk.id for hit in chunks)
+        markers = {hit.chunk.id: marker for marker, hit in enumerate(chunks, 1)}
+        citations = {}
+        for (document, start), chunk in zip(references, held, strict=True):
+            if chunk not in markers:
+                continue
+            hit = chunks[markers[chunk] - 1]
+            line = self.library.text(document, start, hit.chunk.end).split("\n", 1)[0]
+            place = self._place_of(hit.chunk, start - hit.chunk.start)
+            citations[document, start] = Citation(
+                markers[chunk], chunk, hit.source, place.number, line, place
+            )
+        return chunks, citations
+
+    def selection(
+        self,
+        patterns: Sequence[str],
+        words: str = "",
+        options: AskOptions = AskOptions(),
+        *,
+        lenient: bool = False,
+    ) -> Selection:
+        """The documents at paths that match, that the filter allows and that hold the words.
+
+        Raises UsageError where a pattern matches nothing; where they are `lenient`, only if none
+        does.
+        """
+        from localrag.tables.documents import select
+
+        among = self._holding(words) if words.strip() else None
+        if options.filter is not None:
+            wanted = self._meant(options).filter
+            records = self.library.documents()
+            allowed = set(self.library.sources_of([record.id for record in records], wanted))
+            among = allowed if among is None else among & allowed
+        called = str if options.paths else self.located
+        return select(self.library, patterns, among, called, lenient=lenient)
+
     def table(
         self,
         patterns: Sequence[str],
         columns: Sequence[Column],
         words: str = "",
         options: AskOptions = AskOptions(),
+        *,
+        lenient: bool = False,
     ) -> Iterator[TableEvent]:
         """Each document's answer to each column's question, as they come, and last the table.
 
-        Raises as `LocalRAG.table`.
+        The filter of the options leaves documents, as `patterns` and `words` do; of all others,
+        nothing is read. Raises as `LocalRAG.table`, and as `selection`.
         """
         from localrag.tables import documents
-        from localrag.tables.whether import asks_whether
 
         documents.check_columns(columns)
-        among = self._holding(words) if words.strip() else None
-        selection = documents.select(self.library, patterns, among)
+        selection = self.selection(patterns, words, options, lenient=lenient)
         if not selection.documents:
             raise UsageError(
                 "None of {count} documents is left for the table.",
@@ -383,36 +539,167 @@ class Engine:
                 count=selection.total,
             )
         settings = self.applied(options)
-        key = json.dumps(
-            [msgspec.to_builtins(settings.answer), sorted(self._wording.own.items())], default=str
-        )
+        yield from self._filled(selection.documents, columns, settings, options)
+
+    def _filled(
+        self,
+        selected: Sequence[DocumentRecord],
+        columns: Sequence[Column],
+        settings: Settings,
+        options: AskOptions,
+    ) -> Iterator[TableEvent]:
+        """The cells of these documents as they are read, and last the table."""
+        from localrag.tables import documents
+        from localrag.tables.records import CellDone, Table
+
+        how = msgspec.to_builtins(settings.answer)
+        how.pop("tables")  # a cell is about one document
+        key = json.dumps([how, sorted(self._wording.own.items())], default=str)
         model = settings.llm.model  # which need not be loaded where all cells are kept
         keys = tuple(
-            documents.cell_key(column.question, column.kind, model, key) for column in columns
+            documents.cell_key(column.question, column.kind, model, key, column.choices)
+            for column in columns
         )
-        work = documents.Work(selection.documents, tuple(columns), keys)
+        private = hosted.private_sources(settings).documents(self.library)
+        work = documents.Work(tuple(selected), tuple(columns), keys, private)
         stopped = options.stopped or threading.Event()
 
         def ask(column: Column, source: str) -> Reply:
-            one = replace(options, filter=Filter(within=frozenset((source,))), paths=True)
-            if column.kind == "yes/no" or (column.kind is None and asks_whether(column.question)):
-                return self._whether(column.question, one)
+            one = replace(
+                options,
+                filter=Filter(within=frozenset((source,))),
+                paths=True,
+                tables=False,
+                history=(),
+            )
+            if column.kind in ("yes/no", "one of") or (
+                column.kind is None and asks_whether(column.question)
+            ):
+                return self._chosen(column, one)
             return documents.reply_of(answer_of(self.stream(column.question, one)))
 
-        yield from documents.fill(self.library, work, ask, stopped.is_set)
+        reading = ActiveAnswer(stopped)
+        self._reading.add(reading)
+        try:
+            for event in documents.fill(self.library, work, ask, stopped.is_set):
+                if isinstance(event, CellDone):
+                    reading.documents.add(selected[event.row].id)
+                elif isinstance(event, Table) and reading.outdated(self.library):
+                    raise _removed()
+                yield event
+            if reading.removed:  # while the table was being taken
+                raise _removed()
+        finally:
+            self._reading.discard(reading)
 
-    def sheets(self, patterns: Sequence[str] = ()) -> list[Dataset]:
+    def summarise(
+        self,
+        patterns: Sequence[str],
+        about: str = "",
+        options: AskOptions = AskOptions(),
+        *,
+        pages: Pages | None = None,
+        seconds: float = 0.0,
+    ) -> Iterator[SummaryEvent]:
+        """The documents in their own words, sections as they are written, and last the summary.
+
+        Raises as `LocalRAG.summarise`, and as `selection`.
+        """
+        from localrag.summaries import documents
+        from localrag.summaries.records import Summary
+
+        about = " ".join(about.split())
+        if about:
+            check_question(about)
+        if pages is not None:
+            Filter(pages=pages)  # which refuses a first page behind the last
+        selected = self.selection(patterns, options=options).documents
+        if not selected:
+            raise UsageError(
+                "There is no document to sum up.", hint="Add files with `localrag add`."
+            )
+        if pages is not None and len(selected) > 1:
+            raise UsageError(
+                "--pages needs a single document, and {count} are chosen.",
+                hint="Name one file.",
+                count=len(selected),
+            )
+
+        def search(
+            topic: str, paths: Sequence[str], on: Pages | None, k: int
+        ) -> Sequence[ScoredChunk]:
+            within = Filter(within=frozenset(paths), pages=on)
+            one = replace(options, filter=within, paths=True)
+            return self._retrieve(topic, k, _unexpanded(self.settings), one, unheard)
+
+        tools = documents.Tools(
+            self.library, self.embedder, self.tokenizer, self.may_steer, search, self._attributor
+        )
+        drafts = (
+            [documents.draft_one(selected[0], about, pages, tools)]
+            if len(selected) == 1
+            else documents.draft_several(selected, about, tools)
+        )
+        work = documents.Work(
+            drafts,
+            about,
+            len(selected),
+            self.settings.llm.model,  # which need not be loaded where all is kept
+            private=hosted.private_sources(self.settings).documents(self.library),
+            seconds=seconds,
+        )
+        stopped = options.stopped or threading.Event()
+        reading = ActiveAnswer(stopped)
+        reading.documents.update(draft.summary.document_id for draft in drafts)
+        self._reading.add(reading)
+        try:
+            events = documents.summarise(self.library, work, self._writer(options), stopped.is_set)
+            for event in events:
+                if isinstance(event, Summary) and reading.outdated(self.library):
+                    raise _removed()
+                yield event
+            if reading.removed:  # while the summary was being taken
+                raise _removed()
+        finally:
+            self._reading.discard(reading)
+
+    def _writer(self, options: AskOptions) -> Write:
+        """What writes about sections; the model is loaded for the first."""
+        from localrag.rag.grading import Grader
+        from localrag.summaries.writing import Writer
+
+        def write(sentences: Sequence[ScoredChunk], about: str) -> Written:
+            model = self.model_for(options)
+            grader = Grader(model.chooser, scale=model.scale)
+
+            def sendable(passages: Sequence[ScoredChunk]) -> Sequence[ScoredChunk]:
+                return model.sendable(lambda *_: list(passages))("", len(passages))
+
+            writer = Writer(model.llm, grader, self._attributor, self.tokenizer, sendable)
+            return writer.write(sentences, about)
+
+        return write
+
+    def sheets(
+        self, patterns: Sequence[str] = (), options: AskOptions = AskOptions()
+    ) -> list[Dataset]:
         """The sheets and tables of the documents that match, typed; those alike as one.
 
-        Raises UsageError where a pattern matches nothing.
+        Without those that the language model may not read. Raises UsageError where a pattern
+        matches nothing.
         """
-        from localrag.tables import documents
+        private = hosted.private_sources(self.settings).documents(self.library)
+        records = self.selection(patterns, options=options).documents
+        return self._sheets([record for record in records if record.id not in private])
+
+    def _sheets(self, records: Sequence[DocumentRecord]) -> list[Dataset]:
         from localrag.tables.sheets import datasets, raw_tables
 
+        there = self.library.with_tables()
         tables: list[RawTable] = []
-        for record in documents.select(self.library, patterns).documents:
-            document = self.library.document(record.id)
-            if document is not None and document.tables:
+        for record in records:
+            document = self.library.document(record.id) if record.id in there else None
+            if document is not None:
                 tables += raw_tables(document, record.id)
         return datasets(tables)
 
@@ -425,14 +712,18 @@ class Engine:
         """
         return compute_in(question, datasets, self.model_for(options), self.tokenizer)
 
-    def _whether(self, question: str, options: AskOptions) -> Reply:
-        """Yes or no, as the documents that the filter allows have it."""
+    def _chosen(self, column: Column, options: AskOptions) -> Reply:
+        """Yes or no, or a choice of the column, as the documents that the filter allows have it."""
         from localrag.tables.whether import PASSAGES, decided
 
+        question = column.question
         wanted = hosted.sendable(self.settings, self.library, options.filter, unheard)
         asked = replace(options, filter=wanted)
         hits = self._retrieve(question, PASSAGES, _unexpanded(self.settings), asked, unheard)
-        return decided(question, hits, self.model_for(options).chooser, self._attributor)
+        if column.choices:  # what kind of thing it is may stand apart from what happened
+            hits = self._widened(hits, PASSAGES, None)
+        chooser = self.model_for(options).chooser
+        return decided(question, hits, chooser, self._attributor, column.choices)
 
     def _holding(self, words: str) -> set[str]:
         """The ids of the documents with one of the words, or more, whatever their number."""
@@ -492,10 +783,10 @@ class Engine:
     def _meant(self, options: AskOptions) -> AskOptions:
         """The options with a filter of paths: whoever is told names asks by names, too."""
         wanted = options.filter
-        if wanted is None or options.paths or self.called is str:
+        if wanted is None or options.paths or self.display_name is str:
             return options
         by_file = wanted.sources or wanted.path
-        names = {path: self.called(path) for path in self.library.paths()} if by_file else {}
+        names = {path: self.display_name(path) for path in self.library.paths()} if by_file else {}
         return replace(options, filter=wanted.by_names(names))
 
     def _allowed(self, wanted: Filter | None, on_step: OnStep) -> ChunkIds | None:
@@ -565,8 +856,8 @@ class Engine:
             documents = {chunk.document_id for chunk in chunks.values()}
             paths = self.library.sources_of(documents, options.filter)
             found = self.library.places([(one.document_id, one.start) for one in chunks.values()])
-        called = str if options.paths else self.called
-        sources = {document: called(path) for document, path in paths.items()}
+        display_name = str if options.paths else self.display_name
+        sources = {document: display_name(path) for document, path in paths.items()}
         places = dict(zip(chunks, found, strict=True))
         return [
             ScoredChunk(
@@ -589,8 +880,8 @@ class Engine:
 
         def outline_of(document: str) -> Outline:
             language, passages = library.outline(document)
-            width = WIDE if language == "zh" else 1.0
-            return Outline([Passage(*each) for each in passages], width)
+            width = LANGUAGES[language].density if is_code(language) else 1.0
+            return Outline([PassageSpan(*each) for each in passages], width)
 
         def may(chunk: int) -> bool:
             return allowed is None or bool(are_allowed(np.array([chunk]), allowed)[0])
@@ -662,6 +953,19 @@ class Engine:
         return found or Place(position, number=chunk.first_page)
 
 
+def _removed() -> RemovedError:
+    return RemovedError(
+        "A document that this answer had read was removed meanwhile.", hint="Ask again."
+    )
+
+
+def _notice(name: str, question: str) -> Iterator[Piece]:
+    """An answer that says no more than why there is none."""
+    statement = own_sentence(name, answer_language(question))
+    yield statement
+    yield finished(question, [statement])
+
+
 def compute_in(
     question: str, datasets: Sequence[Dataset], model: factory.Model, tokenizer: Tokenizer
 ) -> tuple[Dataset, Computed]:
@@ -671,6 +975,7 @@ def compute_in(
     """
     from localrag.tables.formulation import compute
     from localrag.tables.plan import choose
+    from localrag.tables.sheets import expect_few_rows
 
     check_question(question)
     if not datasets:
@@ -687,6 +992,7 @@ def compute_in(
             hint="Name the file whose rows are meant.",
             count=len(datasets),
         )
+    expect_few_rows(dataset)
     return dataset, compute(question, dataset, model.llm)
 
 

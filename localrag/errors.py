@@ -21,6 +21,8 @@ LocalragError
 ├── LibraryError
 │   ├── LibraryNotFoundError
 │   ├── LibraryLockedError    another process is writing
+│   ├── LibraryClosedError    a vault that nobody has opened
+│   │   └── WrongKeyError         a passphrase or key that does not open it
 │   ├── LibraryDamagedError
 │   ├── LibraryMismatchError  built with another embedding model or schema
 │   ├── LibraryUnreachableError  its database does not answer
@@ -185,6 +187,14 @@ class LibraryNotFoundError(LibraryError):
 
 class LibraryLockedError(LibraryError):
     """Another process is writing to the library."""
+
+
+class LibraryClosedError(LibraryError):
+    """The library is a vault, and nobody has opened it here."""
+
+
+class WrongKeyError(LibraryClosedError):
+    """A passphrase, or another key, does not open a vault."""
 
 
 class LibraryDamagedError(LibraryError):

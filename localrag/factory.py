@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
@@ -44,18 +44,25 @@ from localrag.documents.chunking import (
 )
 from localrag.egress.databases import Database
 from localrag.errors import LocalragError, ModelNotFoundError, UsageError
-from localrag.library.derived import Indexes, Room
+from localrag.languages import is_spaced
+from localrag.library.catalogue.catalogue import SqliteCatalogue
+from localrag.library.catalogue.store import CatalogueStore
+from localrag.library.derived import Check, DerivedVectors, Indexes, Leg, Note, VectorPlacement
 from localrag.library.folder.gate import KV_FOLDER
+from localrag.library.folder.places import Places
 from localrag.library.indexes.base import (
     NAMING,
     KeywordIndex,
     Legs,
     SearchAndStatistics,
     TermStatistics,
+    Vector,
+    VectorIndex,
     VectorSearch,
     Within,
 )
-from localrag.library.indexes.faiss import EXACT, RESCORED, FaissVectors
+from localrag.library.indexes.comparison import EXACT
+from localrag.library.indexes.faiss import RESCORED, FaissVectors
 from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 from localrag.library.library import Library
@@ -110,7 +117,7 @@ if TYPE_CHECKING:
 SAMPLED = 300
 """Passages whose language is looked at, to tell that of a library."""
 
-ROOM = Room()
+PLACEMENT = VectorPlacement()
 """Where the vectors of a library in a database are searched, unless the settings say otherwise."""
 
 EXACT_UP_TO = EXACT
@@ -172,7 +179,8 @@ def make_indexes(settings: Settings) -> Indexes:
         make_tokenizer(settings),
         settings.keywords.engine,
         settings.retrieval.rescored,
-        Room(settings.database.vectors, settings.database.vectors_mb),
+        VectorPlacement(settings.database.vectors, settings.database.vectors_mb),
+        settings.vectors.engine,
     )
 
 
@@ -180,9 +188,16 @@ def indexes_of(
     tokenizer: Tokenizer,
     engine: Literal["inverted-index", "rank-bm25"] = "inverted-index",
     rescored: int = RESCORED,
-    room: Room = ROOM,
+    placement: VectorPlacement = PLACEMENT,
+    vector_engine: Literal["faiss"] = "faiss",
 ) -> Indexes:
     """The same, of terms that `tokenizer` cuts from passages with the headings above them."""
+    vectors: Callable[[], VectorIndex]
+    match vector_engine:
+        case "faiss":
+            vectors = partial(FaissVectors, rescored)
+        case _:
+            assert_never(vector_engine)
     keywords: Callable[[], KeywordIndex]
     match engine:
         case "inverted-index":
@@ -191,8 +206,33 @@ def indexes_of(
             keywords = RankBm25Keywords
         case _:
             assert_never(engine)
-    vectors = partial(FaissVectors, rescored)
-    return Indexes(vectors, keywords, tokenizer, heading_text, room, _card_text, cards.HEAD)
+    return Indexes(
+        vectors,
+        keywords,
+        tokenizer,
+        heading_text,
+        placement,
+        _make_dense,
+        _card_text,
+        cards.HEAD,
+    )
+
+
+def _make_dense(
+    leg: Leg[Vector],
+    catalogue: CatalogueStore,
+    places: Places,
+    check: Check,
+    note: Note,
+    placement: VectorPlacement,
+) -> DerivedVectors:
+    if not isinstance(catalogue, SqliteCatalogue):
+        from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+        from localrag.library.nearest import VectorsOfDatabase
+
+        if isinstance(catalogue, PostgresCatalogue):
+            return VectorsOfDatabase(leg, catalogue, places, check, note, placement)
+    return DerivedVectors(leg, catalogue, places, check, note)
 
 
 def _card_text(title: str, source: str, head: str) -> str:
@@ -264,7 +304,7 @@ def embedding_advice(settings: Settings, library: Library, models: ModelStore) -
         models.catalogue,
         STARTER_EMBEDDING,
         is_present,
-        has_chinese=any(detect(text) != "en" for text in texts),
+        has_unspaced=any(is_spaced(detect(text)) is not True for text in texts),
     )
 
 
@@ -338,9 +378,11 @@ def make_indexer(settings: Settings, library: Library, embedder: Embedder) -> In
 def make_parse(settings: Settings) -> ParsingProcess:
     """What reads files, in a process of its own."""
     from localrag.documents.formats.table import ParseOptions
+    from localrag.documents.recognition import is_installed
     from localrag.documents.worker import ParsingProcess
 
-    return ParsingProcess(ParseOptions(**msgspec.structs.asdict(settings.parsing)))
+    options = ParseOptions(**msgspec.structs.asdict(settings.parsing))
+    return ParsingProcess(replace(options, ocr=options.ocr and is_installed()))
 
 
 def chunking_fingerprint(settings: Settings) -> str:
@@ -358,20 +400,7 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
     """
     match settings.llm:
         case LlamaCppSettings() as local:
-            from localrag.models.llms.llama_cpp.model import LlamaCppModel
-
-            path = model_file(local.model, models)
-            return _in_process(
-                LlamaCppModel(
-                    path,
-                    context_window=local.context_window,
-                    threads=local.threads or None,
-                    gpu_layers=local.gpu_layers,
-                    kv_type=local.kv_type,
-                    disk=_states_on_disk(path, library, local.kv_disk_mb),
-                ),
-                _scale(settings, models),
-            )
+            return _in_process(make_local_model(local, models, library), _scale(settings, models))
         case OpenAISettings() as server:
             guard, outgoing = hosted.guarded(settings, library)
             model = _served_model(server, settings, guard, _cache_salt(library))
@@ -415,6 +444,26 @@ def server_faults(server: OpenAISettings, settings: Settings) -> dict[str, Local
     """
     with closing(_served_model(server, settings, hosted.guarded(settings, None)[0])) as model:
         return model.faults()
+
+
+def make_local_model(
+    local: LlamaCppSettings, models: ModelStore, library: Library | None = None
+) -> LlamaCppModel:
+    """The model of this process; of a `library` it keeps what it has read on disk.
+
+    Raises as `make_model`.
+    """
+    from localrag.models.llms.llama_cpp.model import LlamaCppModel
+
+    path = model_file(local.model, models)
+    return LlamaCppModel(
+        path,
+        context_window=local.context_window,
+        threads=local.threads or None,
+        gpu_layers=local.gpu_layers,
+        kv_type=local.kv_type,
+        disk=_states_on_disk(path, library, local.kv_disk_mb),
+    )
 
 
 def _in_process(model: LlamaCppModel, scale: Scale | None) -> Model:
@@ -680,6 +729,11 @@ def _similarity(embedder: Embedder, question: str, found: ScoredChunk) -> float:
     return float(asked @ embedder.embed_documents([passage_text(found.chunk)])[0])
 
 
+def make_grader(model: Model, embedder: Embedder) -> Grader:
+    """What grades passages and answers."""
+    return Grader(model.chooser, partial(_similarity, embedder), model.scale)
+
+
 def make_pipeline(
     settings: Settings,
     model: Model,
@@ -705,7 +759,7 @@ def make_pipeline(
         reranking,
         card_of,
     )
-    grader = Grader(model.chooser, partial(_similarity, embedder), model.scale)
+    grader = make_grader(model, embedder)
     unsupported: Unsupported = "remove unchecked" if answer.strict else answer.unsupported
 
     def make(tools: Toolkit, budget: float) -> Pipeline:

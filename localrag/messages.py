@@ -1,6 +1,8 @@
-"""Texts that a person reads, in English and Chinese.
+"""Texts that a person reads, in the languages of the interface.
 
-The English text is the key; the Chinese one stands in `messages_zh.toml`.
+The English text is the key; its translations stand in `messages_CODE.toml`. A further language is
+such a file, a line in `INTERFACES`, and the page's words in `server/static/words.js`: CONTRIBUTING
+has the recipe.
 Imports nothing heavy: the command line needs it before anything else.
 """
 
@@ -10,9 +12,10 @@ import locale
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from pkgutil import get_data
 from typing import Literal
@@ -21,6 +24,30 @@ from localrag.errors import LocalragError
 from localrag.printable import filled
 
 InterfaceLanguage = Literal["en", "zh"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A language of the interface.
+
+    `tag` is what pages say they are in (BCP 47), `locales` how names of its locales begin, in lower
+    case. `stop` ends a sentence; where punctuation is `full_width`, no blank follows it.
+    """
+
+    tag: str
+    locales: tuple[str, ...]
+    stop: str = "."
+    full_width: bool = False
+
+
+SOURCE: InterfaceLanguage = "en"
+"""The language that texts are written in, and that of all who read no other."""
+
+INTERFACES: Mapping[InterfaceLanguage, Interface] = {
+    "en": Interface("en", ("en",)),
+    "zh": Interface("zh-CN", ("zh", "chinese"), stop="。", full_width=True),
+}
+
 Say = Callable[..., str]
 """Translates a template for some reader and fills in its named values."""
 
@@ -72,24 +99,32 @@ def environment_language() -> InterfaceLanguage:
     for name in ("LOCALRAG_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
         value = os.environ.get(name)
         if value:
-            return "zh" if value.lower().startswith("zh") else "en"
-    tag = locale.getlocale()[0] or ""
-    return "zh" if tag.lower().startswith(("zh", "chinese")) else "en"
+            return _of_locale(value)
+    return _of_locale(locale.getlocale()[0] or "")
+
+
+def _of_locale(name: str) -> InterfaceLanguage:
+    """The language of a locale, such as zh_CN.UTF-8."""
+    matches = (code for code, each in INTERFACES.items() if name.lower().startswith(each.locales))
+    return next(matches, SOURCE)
 
 
 @cache
-def chinese_texts(table: str = "messages") -> dict[str, str]:
-    """English -> Chinese: a table of `messages_zh.toml`, our own texts or those of click."""
-    data = get_data("localrag", "messages_zh.toml") or b""  # it may lie in an archive
+def translations(language: InterfaceLanguage, table: str = "messages") -> dict[str, str]:
+    """English -> a language: a table of its `messages_CODE.toml`, our own texts or click's.
+
+    Empty for the language that they are written in.
+    """
+    if language == SOURCE:
+        return {}
+    data = get_data("localrag", f"messages_{language}.toml") or b""  # it may lie in an archive
     texts: dict[str, str] = tomllib.loads(data.decode("utf-8"))[table]
     return texts
 
 
 def translate(template: str, language: InterfaceLanguage | None = None) -> str:
     """The template in the reader's language; English where no translation stands."""
-    if (language or interface_language()) == "en":
-        return template
-    return chinese_texts().get(template, template)
+    return translations(language or interface_language()).get(template, template)
 
 
 def phrase(template: str, reader: InterfaceLanguage | None, /, **values: object) -> str:
@@ -126,8 +161,8 @@ def spoken(error: LocalragError, reader: InterfaceLanguage | None = None) -> str
     if not error.hint:
         return text
     hint = phrase(error.hint, reader, **error.values)
-    chinese = (reader or interface_language()) == "zh"
+    stop = INTERFACES[reader or interface_language()].stop
     # A message may end in a reason from elsewhere, which brings a full stop or does not.
     if not text.endswith((".", "!", "?", "。", "！", "？")):
-        text += "。" if chinese else "."
+        text += stop
     return text + hint if text.endswith(("。", "！", "？")) else f"{text} {hint}"

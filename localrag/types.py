@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -87,7 +87,7 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSpan:
     """Lines `start:end` of `Document.text` that are the rows of a table, one a line.
 
     `header` names its columns; the first `header_rows` lines say it, none in a part of a table
@@ -114,7 +114,7 @@ class Document:
     pages: tuple[Page, ...]
     headings: tuple[Heading, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
-    tables: tuple[Table, ...] = ()
+    tables: tuple[TableSpan, ...] = ()
     unit: Unit = "page"
 
     @property
@@ -241,9 +241,7 @@ class ScoredChunk:
 class Citation:
     """A checked reference: marker `[n]` in the answer, and the sentence that supports it.
 
-    The quotation is code points `place.start:place.start + len(quote)` of the document. `claims`
-    are the sentences of the answer that it supports, without markers and full stops: of several
-    quotations under one marker, each has its own.
+    The quotation is code points `place.start:place.start + len(quote)` of the document.
     """
 
     marker: int
@@ -252,10 +250,14 @@ class Citation:
     page: int
     quote: str
     place: Place | None = None
-    claims: tuple[str, ...] = field(default=(), compare=False)
 
 
 StepKind = Literal[
+    "scope",  # all: whether a question is about all
+    "plan",  # files: whose rows a question about all means, or the documents to ask
+    "columns",  # questions: that are put to each document
+    "cell",  # file, state; left: cells still to be read
+    "compute",  # sure, sql, doubt
     "filter",  # allowed, total: passages
     "private",  # left_out: passages that a hosted model may not read
     "expand",  # queries, or passage (HyDE), or failed: why there are none
@@ -271,6 +273,7 @@ StepKind = Literal[
     "retrieval decision",  # needed; close: whether only what a search found says so; or strict
     "relevance",  # passage, from 1; relevant; calibrated, probability, lacks; part;
     # fewer_words: of the question than another passage has, so that it was not read
+    "decides",  # passage, from 1; decides: whether it says yes or no
     "support of a sentence",  # rating
     "support",  # rating
     "utility",
@@ -355,13 +358,103 @@ Rating = Literal["fully supported", "partially supported", "no support"]
 """How far passages bear out an answer: 3, 1 and 0 points of Self-RAG."""
 
 
+StatementKind = Literal[
+    "claim",  # what the passages, or the model alone, say
+    "refusal",  # that the documents do not hold the answer
+    "missing",  # that they do not hold a part of it; part: of the question
+    "otherwise",  # what another passage says; part: its words
+    "notice",  # what localrag itself has to say of an answer
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """A citation in a statement: its marker stands at code point `at` of the text, after `gap`.
+
+    `behind`: after the end of the sentence, and not in it. `shared`: a further quotation under the
+    marker before it, which is not written again.
+    """
+
+    at: int
+    citation: Citation
+    gap: str = ""
+    behind: bool = False
+    shared: bool = False
+
+    @property
+    def marker(self) -> str:
+        """As it is written."""
+        return "" if self.shared else f"[{self.citation.marker}]"
+
+    @property
+    def width(self) -> int:
+        """Code points that gap and marker take."""
+        return len(self.gap) + len(self.marker)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A sentence of an answer; of one that is being written, what is new of it.
+
+    `text` has no markers, and the white space up to the next statement. `rating` says how far the
+    passages support it, None where that was not checked, and `share` is the expected share of full
+    support, from 0 to 1. `quoted`: all that it says stands in its quotation; else the model was
+    asked, or a figure or a name of it stands elsewhere.
+    """
+
+    text: str
+    kind: StatementKind = "claim"
+    citations: tuple[Cited, ...] = ()
+    rating: Rating | None = None
+    share: float = 0.0
+    quoted: bool = False
+    part: str = ""
+
+    def runs(self) -> Iterator[tuple[str, Citation | None]]:
+        """The text with its markers, in order: a run is text, or a marker with its citation."""
+        done = 0
+        for cited in self.citations:
+            if before := self.text[done : cited.at] + cited.gap:
+                yield before, None
+            if cited.marker:
+                yield cited.marker, cited.citation
+            done = cited.at
+        if rest := self.text[done:]:
+            yield rest, None
+
+    @property
+    def written(self) -> str:
+        """The text with its markers."""
+        return "".join(run for run, _ in self.runs())
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The code points of `written` without white space around it and markers behind it."""
+        markers = sum(each.width for each in self.citations if not each.behind)
+        return len(self.text) - len(self.text.lstrip()), len(self.text.rstrip()) + markers
+
+    @property
+    def has_words(self) -> bool:
+        """Whether it is more than a line or a sign."""
+        return any(map(str.isalnum, self.text))
+
+
+def citations_of(statements: Iterable[Statement]) -> tuple[Citation, ...]:
+    """What statements cite: one for each passage and quotation by marker, then what is added."""
+    own: dict[tuple[int, str], Citation] = {}
+    added: list[Citation] = []
+    for statement in statements:
+        for cited in statement.citations:
+            if statement.kind == "otherwise":
+                added.append(cited.citation)
+            else:
+                own.setdefault((cited.citation.marker, cited.citation.quote), cited.citation)
+    return (*sorted(own.values(), key=lambda citation: citation.marker), *added)
+
+
 @dataclass(frozen=True, slots=True)
 class SupportedSentence:
-    """A sentence of an answer, `Answer.text[start:end]`, and how far the passages bear it out.
-
-    `share` is the expected share of full support, from 0 to 1. `quoted`: all that it says stands in
-    its quotation; else the model was asked, or a figure or a name of it stands elsewhere.
-    """
+    """A rated statement as a part of the text: `Answer.text[start:end]`; see `Statement`."""
 
     start: int
     end: int
@@ -428,6 +521,29 @@ class NotFound:
 
 
 @dataclass(frozen=True, slots=True)
+class Basis:
+    """What the answer to a question about all was computed from.
+
+    `rows` are those of the sheets `files`, or as many documents, `counted` those that fit. `sql`
+    and `other_sql` are two readings of the question, made without each other; `doubt` says why they
+    settle nothing, "" where they agree. `questions` were put to each document, and the
+    `undecided` ones have no sure reply. `totals_left_out` are rows that add up others. `documents`
+    are the ids of all of them.
+    """
+
+    files: tuple[str, ...]
+    rows: int
+    counted: int
+    sql: str = ""
+    other_sql: str = ""
+    doubt: str = ""
+    questions: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    totals_left_out: int = 0
+    documents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a chat."""
 
@@ -439,19 +555,51 @@ class Message:
 class Answer:
     """What a question got. `grounded` is False when the documents do not hold the answer.
 
-    `support` has the sentences that were checked, and `metrics` are Self-RAG's.
-    `not_found` is there where the documents do not hold the answer, or a part of it: one for each.
+    Its text, citations and rated sentences are made from its `statements`; `metrics` are of
+    Self-RAG. `not_found` is there where the documents do not hold the answer, or a part of it: one
+    for each. `basis` is what the answer to a question about all was computed from.
     """
 
     question: str
-    text: str
+    statements: tuple[Statement, ...]
     language: str
     grounded: bool
-    citations: tuple[Citation, ...]
     contexts: tuple[ScoredChunk, ...]
     trace: tuple[Step, ...]
     seconds: float
-    support: tuple[SupportedSentence, ...] = ()
     metrics: SelfRAGMetrics | None = None
     left_out: tuple[LeftOut, ...] = ()
     not_found: tuple[NotFound, ...] = ()
+    basis: Basis | None = None
+
+    @property
+    def text(self) -> str:
+        """The statements with their markers."""
+        return "".join(statement.written for statement in self.statements)
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """What the statements cite."""
+        return citations_of(self.statements)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether all that it says is that the documents do not hold the answer."""
+        return any(statement.kind == "refusal" for statement in self.statements)
+
+    def extents(self) -> Iterator[tuple[int, int, Statement]]:
+        """Where in `text` the words of each statement stand."""
+        done = 0
+        for statement in self.statements:
+            start, end = statement.extent
+            yield done + start, done + end, statement
+            done += len(statement.written)
+
+    @property
+    def support(self) -> tuple[SupportedSentence, ...]:
+        """The statements that were checked, as parts of `text`."""
+        return tuple(
+            SupportedSentence(start, end, each.rating, each.share, each.quoted)
+            for start, end, each in self.extents()
+            if each.rating is not None
+        )

@@ -35,10 +35,11 @@ from localrag.documents.files import parse_file
 from localrag.errors import LibraryDamagedError, LocalragError, ModelError
 from localrag.factory import indexes_of
 from localrag.indexing import indexer, rebuilding
-from localrag.indexing.events import Committed, Embedded, Event, Parsed, Removed, Synced
+from localrag.indexing.events import Committed, Embedded, IndexingEvent, Parsed, Removed, Synced
 from localrag.indexing.indexer import Indexer
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
+from localrag.library.folder import vaults
 from localrag.library.indexes import segmented
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.inverted import InvertedKeywords
@@ -53,6 +54,7 @@ from localrag.presentation.check import finding_text
 from localrag.text.language import detect
 from localrag.text.tokenize import Tokenizer
 
+PASSPHRASE = "a passphrase of the tests"
 WORDS = ("library", "harbour", "lantern", "检索", "文档", "season", "quiet", "城市", "河流")
 CHUNKERS = {f"window {size} 20": WindowChunker(size, 20) for size in (120, 90)}
 MODEL_BYTES = 4_000_000
@@ -181,8 +183,22 @@ def small_indexes() -> Indexes:
     )
 
 
+def unlocked(directory: Path) -> Path:
+    """The folder of a library, of which a vault is open in this process from now on."""
+    if vaults.is_vault(directory):
+        vaults.open_here(directory, PASSPHRASE)
+    return directory
+
+
+def make_vault(directory: Path) -> None:
+    """A vault whose passphrase takes no time: each process opens it anew."""
+    vaults._COST = {"memory_kib": 64, "iterations": 1, "lanes": 1}
+    vaults.create(directory, PASSPHRASE)
+
+
 def open_library(directory: Path) -> Library:
     """Open or create the library under test."""
+    unlocked(directory)
     return Library.open(directory, create=True, embedding=EMBEDDING, indexes=small_indexes())
 
 
@@ -245,9 +261,11 @@ def change_files(files: Path, draw: random.Random, new: int, changed: int) -> No
         (files / name).write_text(f"{term} {' '.join(words)}\n", encoding="utf-8")
 
 
-def begin(_: Journal, base: Path, documents: int) -> None:
+def begin(_: Journal, base: Path, documents: int, vault: bool = False) -> None:
     """A library of so many files."""
     (base / "files").mkdir(parents=True)
+    if vault:
+        make_vault(base / "library")
     change_files(base / "files", random.Random(1), documents, 0)
     with open_library(base / "library") as library:
         make_indexer(library, 0).add([base / "files"])
@@ -264,7 +282,7 @@ def operate(journal: Journal, what: str, base: Path, pause: float, hold: bool) -
     indexer.BATCH = rebuilding.BATCH = 8
     indexer.SYNC_SECONDS, indexer.SYNC_SHARE = 0.05, 2  # so that the indexes follow often
 
-    def tell(event: Event) -> None:
+    def tell(event: IndexingEvent) -> None:
         if isinstance(event, Committed):
             journal.say("committed", event.source, event.document_id)
         elif isinstance(event, Parsed | Embedded | Synced | Removed):
@@ -364,7 +382,7 @@ def afterwards(
 
 
 def _after(what: str, base: Path, said: dict[str, str], finished: bool) -> list[str]:
-    directory, files = base / "library", base / "files"
+    directory, files = unlocked(base / "library"), base / "files"
     added = said if what == "add" else {}
     found = damage(directory)
     if found:  # repair, as check says; whatever is still wrong then is

@@ -22,18 +22,33 @@ from urllib.parse import unquote
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = ROOT / ".venv"
 LOCKS = ROOT / "scripts" / "locks"
+COMPILED, PREBUILT = "compiled", "prebuilt"
+"""Whose llama.cpp runs: the one compiled here, or the one that another package brings."""
 LOCKED = ("--require-hashes", "--no-deps", "--no-build-isolation")
 """pip's options for a lock file: an isolated build would fetch what it needs without hashes."""
 TORCH = "torch==2.13.0"
 # PyTorch publishes its CPU builds for Linux beside, not in, the public package index.
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 OLDEST_PYTHON = (3, 11)
+LEFT_OUT = frozenset(
+    {
+        # PyTorch, for embedding models and rerankers that are not in ONNX
+        *("cloudpickle", "fsspec", "hf-xet", "huggingface-hub", "joblib", "mpmath", "narwhals"),
+        *("safetensors", "scikit-learn", "scipy", "sentence-transformers", "sympy"),
+        *("threadpoolctl", "torch", "transformers"),
+        # text recognition
+        *("colorlog", "omegaconf", "opencv-python-headless", "pyclipper", "rapidocr", "shapely"),
+    }
+)
+"""What a lean installation does without; nothing else that is installed imports these."""
 
 
-def ready(*layers: str) -> Path:
+def ready(*layers: str, lean: bool = False) -> Path:
     """Set up what is missing and return the environment's Python. A second call is instant.
 
-    `layers` are the lock files beside `run` to install, such as "dev".
+    `layers` are the lock files beside `run` to install, such as "dev". llama.cpp is taken prebuilt
+    where that is as fast or nothing can be compiled; LOCALRAG_COMPILE=1 and LOCALRAG_PREBUILT=1
+    say which one it has to be. `lean` leaves out what is in LEFT_OUT, unless it is there already.
     """
     if sys.version_info < OLDEST_PYTHON:
         found = ".".join(map(str, sys.version_info[:3]))
@@ -49,25 +64,48 @@ def ready(*layers: str) -> Path:
     python = python_of(ENVIRONMENT)
     found = json.loads(stamp.read_text("utf-8")) if python.exists() and stamp.exists() else {}
     had = found.pop("layers", [])
-    if found == wanted and set(layers) <= set(had):
+    library = found.pop("llama.cpp", COMPILED)
+    had_all = bool(found) and not found.pop("lean", False)
+    asked = _asked_library()
+    complete = set(layers) <= set(had) and (had_all or lean)
+    if found == wanted and complete and asked in ("", library):
         return python
 
     started = time.monotonic()
     if not _works(python):
         print(f"Making the environment {ENVIRONMENT.name} ...", flush=True)
-        venv.create(ENVIRONMENT, with_pip=True, clear=ENVIRONMENT.exists())
-        had = []
+        _make_environment()
+        had, had_all = [], False
     layers = tuple(sorted({*layers, *had}))
     _remove_former(python)
+    lean = lean and not had_all
     _install(python, "build")
-    _install_torch(python)
-    _need_compiler(python)
-    print("Installing localrag; llama.cpp is compiled once, which takes minutes ...", flush=True)
-    _install(python, "run", *layers)
+    if not lean:
+        _install_torch(python)
+    library = _install_llama(python, asked)
+    print("Installing localrag ...", flush=True)
+    _install(python, "run", *layers, without=LEFT_OUT if lean else frozenset())
     _pip(python, "install", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
-    stamp.write_text(json.dumps(wanted | {"layers": layers}), encoding="utf-8")
+    if library == PREBUILT and (fault := _try_llama(python)):
+        if asked == PREBUILT or not finds_compiler():
+            sys.exit(f"{fault}\n{_compiler_advice()}")
+        print(fault, "It is compiled instead. 改为自行编译。", sep="\n", flush=True)
+        library = _install_llama(python, COMPILED)
+    state = wanted | {"layers": layers, "llama.cpp": library, "lean": lean}
+    stamp.write_text(json.dumps(state), encoding="utf-8")
     print(f"Installed in {time.monotonic() - started:.0f} s.", flush=True)
     return python
+
+
+def _make_environment() -> None:
+    try:
+        venv.create(ENVIRONMENT, with_pip=True, clear=ENVIRONMENT.exists())
+    except OSError as error:
+        sys.exit(
+            f"{ENVIRONMENT} cannot be made: {error.strerror or error}. Move the checkout to a "
+            "folder that you may write to, on a disk with 4 GB free.\n"
+            f"无法创建 {ENVIRONMENT}，请把代码放到有写权限、剩余空间不少于 4 GB 的文件夹中。"
+        )
 
 
 def models_folder() -> Path:
@@ -101,23 +139,48 @@ def _digest(*files: Path) -> str:
     return digest.hexdigest()
 
 
-def _install(python: Path, *locks: str, index: tuple[str, ...] = ()) -> None:
+def _install(
+    python: Path,
+    *locks: str,
+    index: tuple[str, ...] = (),
+    without: frozenset[str] = frozenset(),
+) -> None:
     """Install lock files. A package that has another hash than its lock is not installed."""
-    files = [word for lock in locks for word in ("-r", str(LOCKS / f"{lock}.txt"))]
-    _pip(python, "install", *LOCKED, *files, *index)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [LOCKS / f"{lock}.txt" for lock in locks]
+        if without:
+            files = [_shortened(file, without, Path(folder)) for file in files]
+        words = [word for file in files for word in ("-r", str(file))]
+        _pip(python, "install", *LOCKED, *words, *index)
+
+
+def _shortened(lock: Path, without: frozenset[str], folder: Path) -> Path:
+    """A copy of a lock file in `folder`, without some packages."""
+    lines, kept = [], True
+    for line in lock.read_text("utf-8").splitlines(keepends=True):
+        if not line.startswith((" ", "#")):  # a package; its hashes are in the lines below it
+            kept = line.partition("==")[0] not in without
+        if kept:
+            lines.append(line)
+    copy = folder / lock.name
+    copy.write_text("".join(lines), encoding="utf-8")
+    return copy
 
 
 def _pip(python: Path, *arguments: str) -> None:
-    command = [str(python), "-I", "-m", "pip", "--disable-pip-version-check", *arguments, "--quiet"]
-    # The vision half of llama.cpp is not used here; leaving it out shortens the build.
-    environment = {"CMAKE_ARGS": "-DLLAVA_BUILD=OFF"} | os.environ
-    done = subprocess.run(command, env=environment, check=False)
-    if done.returncode:
+    if not _pip_succeeds(python, *arguments):
         sys.exit(
             f"\nThe installation failed at: pip {' '.join(arguments)}\n"
             "pip's own message stands above. Mend it and run the same command again: what has "
             "been downloaded and built is kept.\n安装失败，原因见上；修复后重新运行同一条命令即可。"
         )
+
+
+def _pip_succeeds(python: Path, *arguments: str, **variables: str) -> bool:
+    command = [str(python), "-I", "-m", "pip", "--disable-pip-version-check", *arguments, "--quiet"]
+    # The vision half of llama.cpp is not used here; leaving it out shortens the build.
+    environment = {"CMAKE_ARGS": "-DLLAVA_BUILD=OFF"} | os.environ | variables
+    return subprocess.run(command, env=environment, check=False).returncode == 0
 
 
 def _remove_former(python: Path) -> None:
@@ -167,17 +230,105 @@ def _finds_cpu_build(python: Path) -> bool:
     return "+cpu" in unquote(planned["download_info"]["url"])
 
 
-def _need_compiler(python: Path) -> None:
-    """llama-cpp-python comes as source: say so before pip fails after minutes."""
+def _asked_library() -> str:
+    """Which llama.cpp the environment asks for, or ""."""
+    names = {"LOCALRAG_COMPILE": COMPILED, "LOCALRAG_PREBUILT": PREBUILT}
+    asked = [library for name, library in names.items() if os.environ.get(name) == "1"]
+    if len(asked) > 1:
+        sys.exit(
+            "LOCALRAG_COMPILE=1 and LOCALRAG_PREBUILT=1 exclude each other; set one of them.\n"
+            "LOCALRAG_COMPILE=1 与 LOCALRAG_PREBUILT=1 不能同时设置，请只保留一个。"
+        )
+    return asked[0] if asked else ""
+
+
+def _install_llama(python: Path, asked: str) -> str:
+    """Install llama-cpp-python; says whether its llama.cpp is compiled or prebuilt."""
+    complete = _imports(python, "llama_cpp")  # false where it has no library of its own
+    if asked:
+        order = [asked]
+    elif complete or (finds_compiler() and not _prebuilt_is_as_fast()):
+        order = [COMPILED, PREBUILT]
+    else:
+        order = [PREBUILT, COMPILED] if finds_compiler() else [PREBUILT]
+    for library in order:
+        if library == COMPILED:
+            print("Installing llama.cpp; it is compiled once, which takes minutes ...", flush=True)
+            if not complete:
+                _remove_llama(python)
+            if _pip_succeeds(python, "install", *LOCKED, "-r", str(LOCKS / "binding.txt")):
+                return COMPILED
+        elif _install_prebuilt(python):
+            return PREBUILT
+        if library != order[-1]:
+            print(_INSTEAD[library])
+    sys.exit(_compiler_advice())
+
+
+_INSTEAD = {
+    COMPILED: "llama.cpp was not compiled (see above); the prebuilt one is taken instead.\n"
+    "llama.cpp 编译失败（原因见上），改用预编译的版本。",
+    PREBUILT: "No prebuilt llama.cpp was installed (see above); it is compiled instead.\n"
+    "未能安装预编译的 llama.cpp（原因见上），改为自行编译。",
+}
+
+
+def _install_prebuilt(python: Path) -> bool:
+    print("Installing a prebuilt llama.cpp; nothing is compiled ...", flush=True)
+    _remove_llama(python)
+    # pip's cache knows a wheel by its name: it must not hold one without a library.
+    bare = (*LOCKED, "-r", str(LOCKS / "binding.txt"), "--no-cache-dir")
+    return _pip_succeeds(python, "install", *bare, SKBUILD_WHEEL_CMAKE="false") and _pip_succeeds(
+        python, "install", *LOCKED, "-r", str(LOCKS / "prebuilt.txt")
+    )
+
+
+def _prebuilt_is_as_fast() -> bool:
+    """Whether our own build would use no instructions that the prebuilt library lacks.
+
+    That one uses AVX2. Where the processor has no more it reads at .91 of our own build and writes
+    at .93, with AVX-512 at .64 and .98 (benchmarks/log/2026-11.md). Not measured but on x86.
+    """
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return False
+    lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
+    return "avx2" in flags and not {"avx512f", "avx_vnni"} & set(flags)
+
+
+def _remove_llama(python: Path) -> None:
+    for name in ("llama-cpp-python", "xllamacpp", "llama-cpp-py-sync"):
+        if _version(python, name):
+            _pip(python, "uninstall", "--yes", name)
+
+
+def _try_llama(python: Path) -> str:
+    """Have the prebuilt llama.cpp read a known prompt; returns what is wrong, or "".
+
+    In a process of its own, which may be ended by it.
+    """
+    command = [python, "-I", str(ROOT / "scripts" / "llama_trial.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not done.returncode:
+        return ""
+    reason = done.stderr.strip().rpartition("\n")[2] or f"it ended with {done.returncode}"
+    return f"The prebuilt llama.cpp does not work here: {reason}"
+
+
+def finds_compiler() -> bool:
+    """Whether a C++ compiler is there."""
     compilers = ("c++", "g++", "clang++", "cl")
-    if _imports(python, "llama_cpp") or os.environ.get("CXX") or any(map(shutil.which, compilers)):
-        return
+    return bool(os.environ.get("CXX")) or any(map(shutil.which, compilers))
+
+
+def _compiler_advice() -> str:
     advice = {
         "Linux": "for example `apt install g++` or `dnf install gcc-c++`",
         "Darwin": "`xcode-select --install`",
         "Windows": "the Build Tools for Visual Studio, with C++",
     }.get(platform.system(), "one for your system")
-    sys.exit(
-        f"A C++ compiler is needed to build llama.cpp. Install {advice}, then run this again.\n"
-        "编译 llama.cpp 需要 C++ 编译器，请安装后重新运行。"
+    return (
+        f"A C++ compiler is needed to build llama.cpp. Install {advice}, then run this again with "
+        "LOCALRAG_COMPILE=1.\n"
+        "编译 llama.cpp 需要 C++ 编译器，请安装后以 LOCALRAG_COMPILE=1 重新运行。"
     )

@@ -455,17 +455,24 @@ def read_manifests(case: Case) -> None:
 # A library that somebody hands over
 
 
-def library_files() -> list[bytes]:
+def vault_files() -> list[bytes]:
+    """Each file of a small vault, behind its name."""
+    return library_files(vault=True)
+
+
+def library_files(*, vault: bool = False) -> list[bytes]:
     """Each file of a small library, behind its name."""
     import tempfile
 
-    from durability import make_indexer, open_library
+    from durability import make_indexer, make_vault, open_library
 
     with tempfile.TemporaryDirectory() as name:
         documents, directory = Path(name, "documents"), Path(name, "library")
         documents.mkdir()
         for number in range(4):
             (documents / f"{number}.txt").write_text(f"term{number}x {PROSE * 6}", encoding="utf-8")
+        if vault:
+            make_vault(directory)
         with open_library(directory) as library:
             make_indexer(library, 0).add([documents])
             library.remove(sources=[str(documents / "3.txt")])
@@ -504,6 +511,47 @@ def read_library(case: Case) -> None:
         library.chunks(hit.chunk_id for hit in hits)
         for record in library.documents():
             library.document(record.id)
+
+
+def read_vault(case: Case) -> str | None:
+    """Open and search a vault of which one file is the input: it answers as it was, or not at all.
+
+    The right passphrase is there: what is altered must not open even so.
+    """
+    from durability import PASSPHRASE, SlowEmbedder, open_library
+
+    from localrag.library.folder import vaults
+    from localrag.text.tokenize import Tokenizer
+
+    def answers() -> list[object]:
+        with open_library(directory) as library:
+            vector = SlowEmbedder(0).embed_queries(["harbour"])[0]
+            hits = library.vectors.search(vector, 3)
+            hits += library.keywords.search(Tokenizer()("harbour"), 3)
+            texts = [library.document(record.id) for record in library.documents()]
+            return [hits, texts]
+
+    directory = case.folder / "library"
+    outcome: list[list[object]] = []
+    number = ""
+    for change in (False, True):
+        shutil.rmtree(directory, ignore_errors=True)
+        for whole in case.seeds:
+            name, _, content = whole.partition(b"\n")
+            path = directory / os.fsdecode(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        if change:
+            name, _, content = case.data.partition(b"\n")
+            known = {whole.partition(b"\n")[0] for whole in case.seeds}
+            place = directory / os.fsdecode(name if name in known else b"catalogue.vault")
+            place.write_bytes(content)
+            vaults.close_here(number)  # what it had in memory says nothing of the file
+            vaults.open_here(directory, PASSPHRASE)
+        else:
+            number = vaults.open_here(directory, PASSPHRASE).id
+        outcome.append(answers())
+    return None if outcome[0] == outcome[1] else "WRONG an altered vault answers"
 
 
 def exports() -> list[bytes]:
@@ -632,6 +680,7 @@ TARGETS: dict[str, Target] = {
     "gguf": Target(ggufs, read_gguf, fixed=True),
     "manifest": Target(manifests, read_manifests),
     "library": Target(library_files, read_library, fixed=True),
+    "vault": Target(vault_files, read_vault, fixed=True),
     "export": Target(exports, read_export, fixed=True),
     "folder": Target(folders, read_folder_made_to_harm, patience=15.0),
     "bundle": Target(lambda: [BUNDLE.encode()], read_bundle),

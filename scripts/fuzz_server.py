@@ -137,9 +137,9 @@ TARGETS = (
         "http://@HOST@/api/status",
         "*",
         "//evil.example/",
-        "/static/../own.py",
+        "/static/../rest.py",
     ),
-    *("/static/%2e%2e/own.py", "/static/..%5cown.py", "/static/%00", "/static/" + "a" * 5000),
+    *("/static/%2e%2e/rest.py", "/static/..%5crest.py", "/static/%00", "/static/" + "a" * 5000),
     *("/static//etc/passwd", "/static/app.js", "/api/status/", "/%ff", "/?", "/api/view?%00=%ff"),
 )
 LETTING_IN = re.compile(rb"(?mi)^(authorization: bearer @TOKEN@|cookie: @COOKIE@)\r$")

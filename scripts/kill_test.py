@@ -3,6 +3,7 @@
     python scripts/kill_test.py --kills 20 --seed 7
     python scripts/kill_test.py --kills 500 --log kills.jsonl
     python scripts/kill_test.py --kills 100 --what remove --what rebuild
+    python scripts/kill_test.py --kills 100 --vault
 
 Each round starts one of them in a process of its own, kills it with SIGKILL (TerminateProcess on
 Windows), and opens the library again. Every document that was reported as added must be there
@@ -111,7 +112,7 @@ def one(what: str, base: Path, draw: random.Random, reach: Reach, strace: bool) 
 
 
 def kill_test(
-    kills: int, seed: int, operations: Sequence[str], log: Path | None
+    kills: int, seed: int, operations: Sequence[str], log: Path | None, vault: bool = False
 ) -> list[dict[str, Any]]:
     """Run all rounds until one goes wrong; those of an earlier run count."""
     rounds: list[dict[str, Any]] = []
@@ -123,7 +124,7 @@ def kill_test(
     durability.warm_up()
     with tempfile.TemporaryDirectory(prefix="localrag-kill-", ignore_cleanup_errors=True) as name:
         base = Path(name, "base")
-        asked(durability.begin, base, DOCUMENTS)
+        asked(durability.begin, base, DOCUMENTS, vault)
         for what in operations:  # how long each takes
             asked(durability.prepare, what, base, draw.getrandbits(40), CHANGES)
             started = time.monotonic()
@@ -182,10 +183,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--what", action="append", choices=OPERATIONS, help="default: all")
     parser.add_argument("--log", type=Path, help="file to go on from")
+    parser.add_argument("--vault", action="store_true", help="the library is a vault")
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}")
     operations = arguments.what or OPERATIONS
-    rounds = kill_test(arguments.kills, arguments.seed, operations, arguments.log)
+    rounds = kill_test(arguments.kills, arguments.seed, operations, arguments.log, arguments.vault)
     table(rounds)
     sys.exit(1 if any(r["wrong"] for r in rounds) else 0)
 

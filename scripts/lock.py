@@ -22,7 +22,7 @@ from pathlib import Path
 from environment import LOCKED, LOCKS, ROOT, TORCH, TORCH_CPU_INDEX, python_of
 
 OLDEST = "3.11"
-EXTRAS = ("bundle", "keyring", "postgres", "dev")
+EXTRAS = ("bundle", "keyring", "postgres", "prebuilt", "vault", "dev")
 # PyTorch publishes its builds without CUDA for these.
 PYTHONS = ("3.11", "3.12", "3.13")
 SYSTEMS = {
@@ -51,9 +51,12 @@ ENTRY = re.compile(r"^(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>[^\s;]+).*\n(?:
 
 ABOUT = {
     "run": "What running localrag needs, without torch.",
+    "binding": "llama-cpp-python alone: it is installed before run.txt, compiled or not.",
     "bundle": "What `localrag bundle create` needs beside run.txt.",
     "keyring": "What keys in the system's keyring need beside run.txt.",
     "postgres": "What a library in PostgreSQL needs beside run.txt.",
+    "prebuilt": "The library of llama.cpp, compiled by others, where it cannot be compiled.",
+    "vault": "What a library that is encrypted needs beside run.txt.",
     "dev": "What tests and checks need beside run.txt.",
     "build": "What building needs: localrag, and the packages that come as source.",
     "lock": "What scripts/lock.py runs.",
@@ -75,6 +78,8 @@ def main() -> None:
         for layer, texts in entries.items():
             above = entries["run"] if layer in EXTRAS else gpu
             _write(layer, [text for text in texts if text not in above])
+        binding = [text for text in entries["run"] if _name(text) == "llama-cpp-python"]
+        _write("binding", binding)
         _write("torch-cuda", sorted(gpu))
         _write("torch-cpu", _torch_builds(Path(folder)))  # last: it may end here
 

@@ -41,7 +41,7 @@ from localrag.engine import Engine
 from localrag.indexing import indexer
 from localrag.library.catalogue.postgres import queue
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-from localrag.library.catalogue.postgres.queue import Arguments, Job, Jobs
+from localrag.library.catalogue.postgres.queue import Arguments, Jobs, QueuedJob
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.location import Location
@@ -197,7 +197,7 @@ def one(url: str, base: Path, draw: random.Random, wanted: list[object]) -> Coun
             os.kill(pid, signal.SIGCONT)
         for process in nodes.values():
             process.kill()
-    ended: list[Job] = jobs.all()
+    ended: list[QueuedJob] = jobs.all()
     wrong = [f"{job.kind}: {job.state}, {job.fault}" for job in ended if job.state != "done"]
     if apart(everything, place) != wanted:
         wrong.append("not what an undisturbed add makes")

@@ -1,10 +1,12 @@
 """Set up, pull the small models that the tests use, and run them.
 
-    python3 scripts/test.py                    every test
-    python3 scripts/test.py tests/text         some; any arguments of pytest
-    python3 scripts/test.py -m "not models"    those that need no model
+    python3 scripts/test.py                 all but those that start a database, browser or program
+    python3 scripts/test.py --changed       of these, those of the rooms that differ from main, and
+                                            of the rooms above them; --changed=REF
+    python3 scripts/test.py --all           every test
+    python3 scripts/test.py tests/text      some; any arguments of pytest
 
-With arguments, only the models are pulled that the chosen tests name (`@pytest.mark.models`).
+Only the models are pulled that the chosen tests name (`@pytest.mark.models`).
 On Linux the tests run in a network namespace of their own that has loopback and nothing else,
 where the system allows one: what needs the network fails there.
 """
@@ -17,14 +19,22 @@ import sys
 import tempfile
 from pathlib import Path
 
-from environment import ROOT, models_folder, ready
+from environment import ROOT, finds_compiler, models_folder, ready
 
 PRESETS = ["starter", "test"]
+QUICK = ["-m", "not (postgres or browser or process)"]
+"""`tests/choosing.py` sets these marks."""
 
 
 def main() -> None:
     """Exit with pytest's code."""
+    if finds_compiler() and "LOCALRAG_PREBUILT" not in os.environ:  # our own build is tested
+        os.environ["LOCALRAG_COMPILE"] = "1"
     python, chosen = str(ready("dev")), sys.argv[1:]
+    if chosen == ["--all"]:
+        chosen = []
+    elif all(word.startswith("--changed") for word in chosen):
+        chosen += QUICK
     environment = os.environ | {"LOCALRAG_MODELS": str(models_folder())}
 
     def run(*command: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
+import choosing
 import pytest
 
 from localrag import messages
@@ -41,6 +42,7 @@ def models_dir(request: pytest.FixtureRequest) -> Callable[[str], Path]:
 
 
 _NEEDED = pytest.StashKey[set[str]]()
+_CONCERNED = pytest.StashKey[set[Path]]()
 
 
 def _models_of(item: pytest.Item) -> set[str]:
@@ -56,6 +58,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let `scripts/test.py` ask which models the tests need that a command line chooses."""
     parser.addoption("--list-models", metavar="FILE", help="write the models that are needed")
+    parser.addoption(
+        "--changed",
+        nargs="?",
+        const="main",
+        metavar="REF",
+        help="the tests of rooms that differ from REF (main), and of those above them",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `--changed`, leave out what the change does not concern."""
+    wanted = config.stash.get(_CONCERNED, None)
+    is_test = collection_path.match("test_*.py")
+    return True if wanted is not None and is_test and collection_path not in wanted else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by what they start."""
+    for item in items:
+        if isinstance(item, pytest.Function):
+            for mark in choosing.marks_of(item):
+                item.add_marker(mark)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -144,6 +168,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep libraries from reporting, and register the check where CI runs."""
     # PyMuPDF imports ONNX Runtime, which looks a host of its maker up; tests import it first.
     network.quieten()
+    for mark, meaning in choosing.SLOW.items():
+        config.addinivalue_line("markers", f"{mark}: {meaning}; set by what a test uses")
+    if reference := config.getoption("changed"):
+        config.stash[_CONCERNED] = choosing.concerned(choosing.changed_since(reference))
     if config.getoption("list_models"):
         config.option.collectonly = True
     if os.environ.get("CI") == "true":

@@ -25,6 +25,7 @@ class Hosted:
     headers: list[dict[str, str]] = field(default_factory=list)
     reply: Callable[[str], str] = lambda prompt: "An answer. [1]"
     status: int = 200
+    remote_hosts: dict[str, str] = field(default_factory=dict)
 
     @property
     def heard(self) -> str:
@@ -55,5 +56,6 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosted]:
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     with http_server.serving(respond) as server:
+        server.remote_hosts = state.remote_hosts
         state.url = f"http://{HOST}:{server.server_port}/v1"
         yield state

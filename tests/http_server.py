@@ -47,8 +47,21 @@ class Exchange(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.heard = Request(self.command, self.path, dict(self.headers), body)
+        if self.path == "/api/show":
+            self._show()
+            return
         self.server.requests.append(self.heard)
         self.server.respond(self)
+
+    def _show(self) -> None:
+        """Say of a model what Ollama says, if the test made it one: that is no traffic to keep."""
+        remote = self.server.remote_hosts
+        model = self.heard.json["model"]
+        if model in remote:
+            told = {"remote_host": remote[model], "remote_model": "big", "details": {}}
+            self.send(json.dumps(told), kind="application/json")
+        else:
+            self.send(status=404)
 
     do_GET = do_HEAD = do_POST = do_CONNECT = _answer  # noqa: N815
 
@@ -96,6 +109,8 @@ class Server(ThreadingHTTPServer):
         self.respond = respond
         self.requests: list[Request] = []
         self.faults: list[BaseException] = []
+        self.remote_hosts: dict[str, str] = {}
+        """By model, where it is handed on to; of others /api/show knows nothing."""
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, *_: object) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag import __main__, factory
-from localrag.cli import click_chinese
+from localrag.cli import click_texts
 from localrag.egress import network
 from localrag.models.llms.base import Options
 from localrag.types import Message
@@ -99,7 +99,7 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Localrag:
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(network, "close_doors", lambda: None)
-    monkeypatch.setattr(click_chinese, "install", lambda: None)
+    monkeypatch.setattr(click_texts, "install", lambda: None)
     monkeypatch.setattr(factory, "make_embedder", lambda *_: HashEmbedder())
     monkeypatch.setattr(
         factory, "make_model", lambda *_: factory.Model(Model(), Model(), lambda: None)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from localrag.errors import ContextOverflowError
 from localrag.models.llms.base import Completion, Options
 from localrag.rag.grading import SUPPORT
+from localrag.tables.plan import OPERATIONS
 from localrag.types import Message
 
 _MENTIONS = re.compile(r"“(?P<word>[^”]+)”(?:, in this or in other words\?|，或意思相同的说法？)")
@@ -30,7 +31,8 @@ class ScriptedLLM:
     options of every call, `scored` the messages and choices,
     `kept` how many leading messages were to be kept. Four characters are a token.
     A sentence whose support is next in no script is supported, a word that a passage lacks is
-    mentioned in other words unless it is `unmentioned`, and neither is noted.
+    mentioned in other words unless it is `unmentioned`, and a question of which no score tells
+    otherwise is about one thing; none of these is noted.
     """
 
     name = "scripted"
@@ -79,6 +81,10 @@ class ScriptedLLM:
         own = tuple(choices) in SUPPORT.values()
         if own and not (self.scores and self.scores[0].keys() & set(choices)):
             return np.array([1.0, 0.0, 0.0])
+        if tuple(choices) == OPERATIONS and not (
+            self.scores and self.scores[0].keys() & set(choices)
+        ):
+            return np.eye(len(choices))[0]
         if word := _MENTIONS.search(messages[-1].content):
             return np.array([0.1, 0.9] if word["word"] in self.unmentioned else [0.9, 0.1])
         self.kept.append(keep)

@@ -44,6 +44,7 @@ def test_the_examples_in_the_docstrings(rag: LocalRAG, monkeypatch: pytest.Monke
         "ask",
         "stream",
         "table",
+        "summarise",
         "evaluate",
         "remove",
     )
@@ -146,7 +147,7 @@ def test_importing_the_package_loads_nothing() -> None:
 
 
 def test_the_guides_python_examples_use_names_that_exist() -> None:
-    for guide in ("docs/guide.md", "docs/guide.zh-CN.md"):
+    for guide in ("docs/guide/browser.md", "docs/guide/browser.zh-CN.md"):
         examples = re.findall(r"```python\n(.*?)```", (ROOT / guide).read_text("utf-8"), re.S)
         assert len(examples) == 2
         for example in examples:

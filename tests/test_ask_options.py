@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from answers import written
 from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
@@ -23,7 +24,7 @@ from localrag.errors import UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.models.llms.base import Options
 from localrag.rag.conversation import Turn
-from localrag.types import Answer, Message, ScoredChunk, Step
+from localrag.types import Answer, Message, ScoredChunk, Statement, Step
 
 GARDEN = "The glass house was opened in 1907. It has two hundred orchids."
 TEA = "云溪茶园在三月采摘春茶。茶园有四个山坡。"
@@ -71,7 +72,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 def asked(engine: Engine, question: str, options: AskOptions) -> tuple[Answer, list[Step]]:
     *pieces, answer = engine.stream(question, options)
     assert isinstance(answer, Answer)
-    assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == answer.text
+    assert written(pieces).strip() == answer.text
     steps = [piece for piece in pieces if isinstance(piece, Step)]
     assert tuple(steps) == answer.trace, "each step is told as it is made"
     return answer, steps
@@ -136,7 +137,8 @@ def test_an_empty_library_says_that_it_is_empty(
     empty = Engine(library, settings, embedder=EMBEDDER)
     text, answer = empty.stream(question)
     assert isinstance(answer, Answer)
-    assert str(text).startswith(said)
+    assert isinstance(text, Statement)
+    assert text.written.startswith(said)
     assert (answer.grounded, answer.contexts) == (False, ())
     empty.close()
 
@@ -163,7 +165,7 @@ def test_side_by_side(engine: Engine) -> None:
 
 def test_a_stream_that_is_closed_leaves_the_engine_usable(engine: Engine) -> None:
     pieces = engine.stream(ENGLISH)
-    assert any(isinstance(piece, str) for piece in pieces)
+    assert any(isinstance(piece, Statement) for piece in pieces)
     pieces.close()  # type: ignore[attr-defined]
     english(engine)
 
@@ -218,3 +220,26 @@ def test_a_stop_ends_one_call_and_no_other(engine: Engine) -> None:
     calls.clear()
     asked(engine, ENGLISH, AskOptions())
     assert calls == []
+
+
+@pytest.mark.parametrize(("computed", "told"), [(False, True), (None, False)])
+def test_an_answer_about_all_that_was_not_computed_says_that_it_may_be_incomplete(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, computed: bool | None, told: bool
+) -> None:
+    def answered(*_: object) -> Iterator[Step]:
+        yield from ()
+        return computed
+
+    monkeypatch.setattr("localrag.tables.answering.answered", answered)
+    answer, _ = asked(engine, ENGLISH, AskOptions())
+    assert ("may be incomplete" in answer.text) == told
+    assert [each.kind for each in answer.statements][-1] == ("notice" if told else "claim")
+
+
+def test_tables_can_be_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answered(*_: object) -> Iterator[Step]:
+        raise AssertionError
+
+    monkeypatch.setattr("localrag.tables.answering.answered", answered)
+    answer, _ = asked(engine, ENGLISH, AskOptions(tables=False))
+    assert answer.text.startswith("It was opened")

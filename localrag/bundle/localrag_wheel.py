@@ -21,6 +21,9 @@ DISTRIBUTION = "localrag-offline"
 # What an installer writes beside the wheel's own files.
 _OF_THE_INSTALLER = frozenset({"INSTALLER", "REQUESTED", "RECORD", "direct_url.json"})
 
+_PYTHON = (".py", ".pyi", ".typed")
+_PURE = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+
 
 def source_tree() -> Path | None:
     """The folder with localrag's `pyproject.toml`, where this one runs from its sources."""
@@ -54,10 +57,11 @@ def make(folder: Path) -> Path:
         ) from error
 
 
-def repack(installed: Distribution, folder: Path) -> Path:
+def repack(installed: Distribution, folder: Path, *, pure: bool = False) -> Path:
     """Make the wheel anew from an installed distribution, every file checked by its RECORD.
 
-    Raises `BundleError` where files changed since or were never listed.
+    `pure` keeps its Python code alone, so that the wheel fits every system. Raises `BundleError`
+    where files changed since or were never listed.
     """
     stem = f"{_escaped(installed.name)}-{installed.version}"
     info = f"{stem}.dist-info"
@@ -68,6 +72,8 @@ def repack(installed: Distribution, folder: Path) -> Path:
         path = PurePosixPath(name.replace("\\", "/"))
         if ".." in path.parts or "__pycache__" in path.parts:
             continue  # a script or compiled code, which the next installer makes itself
+        if pure and path.parts[0] != info and path.suffix not in _PYTHON:
+            continue
         if path.parts[0] == info and path.name in _OF_THE_INSTALLER:
             continue
         try:
@@ -79,6 +85,8 @@ def repack(installed: Distribution, folder: Path) -> Path:
         contents[str(path)] = data
     if f"{info}/WHEEL" not in contents or not any(p.endswith("/__init__.py") for p in contents):
         raise _changed(PurePosixPath(record), "-")
+    if pure:
+        contents[f"{info}/WHEEL"] = _PURE
     tag = HeaderParser().parsestr(contents[f"{info}/WHEEL"].decode("utf-8"))["Tag"]
     target = folder / f"{stem}-{tag}.whl"
     table = io.StringIO()

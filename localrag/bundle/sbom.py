@@ -21,6 +21,7 @@ from localrag.bundle.installer.manifest import File
 from localrag.bundle.localrag_wheel import DISTRIBUTION
 from localrag.bundle.wheel import Wheel, licence_of
 from localrag.bundle.wheels import JoinedRequirement, resolve
+from localrag.models.llms.llama_cpp import prebuilt
 from localrag.models.registry.spec import ModelSpec
 from localrag.system.files import write_output
 
@@ -56,8 +57,12 @@ def installed() -> Bom:
 
     Raises `importlib.metadata.PackageNotFoundError` where something of that is not installed.
     """
+    # Nothing requires the library of llama.cpp that stands in for a compiled one.
+    path = prebuilt.find()
     needs = resolve(
-        [DISTRIBUTION], lambda name: map(Requirement, distribution(name).requires or ()), {}
+        [DISTRIBUTION, *([prebuilt.distribution(path)] if path else [])],
+        lambda name: map(Requirement, distribution(name).requires or ()),
+        {},
     )
     components = {}
     for name in needs:

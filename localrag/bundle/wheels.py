@@ -104,7 +104,8 @@ def resolve(
 class WheelCollector:
     """Gathers wheels for one target into a folder.
 
-    `versions` are pinned wherever the requirements admit them; `extras` are those of localrag.
+    `versions` are pinned wherever the requirements admit them; `extras` are those of localrag;
+    `roots` is what is needed although nothing requires it.
     """
 
     def __init__(
@@ -115,9 +116,11 @@ class WheelCollector:
         notify: Notify,
         pip: Pip = run_pip,
         extras: Iterable[str] = (),
+        roots: Iterable[str] = ROOTS,
     ) -> None:
         self._target = target
         self._extras = tuple(extras)
+        self._roots = tuple(roots)
         self._folder = folder.absolute()
         self._versions = {name: text for name, text in versions.items() if name != "pip"}
         self._announce = notify
@@ -178,7 +181,7 @@ class WheelCollector:
             return self.wheels[name].requirements if name in self.wheels else []
 
         environment = targets.marker_environment(self._target)
-        return resolve(ROOTS, requirements, environment, self._extras)
+        return resolve(self._roots, requirements, environment, self._extras)
 
     def _fetch(self, missing: Mapping[str, JoinedRequirement]) -> None:
         from packaging.version import Version

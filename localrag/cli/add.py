@@ -61,6 +61,12 @@ MOST = 20
     "--prune", is_flag=True, help=tr("Also remove files that no longer exist in these folders.")
 )
 @embedding_option(tr("Embedding model of a new library: its name or a preset (english)."))
+@click.option(
+    "--vault",
+    "as_vault",
+    is_flag=True,
+    help=tr("Create the new library as a vault: encrypted, and opened with a passphrase."),
+)
 @queue_options(
     tr("Let a server of this library in a database do it, which sees the files under this path.")
 )
@@ -70,6 +76,7 @@ def add(
     paths: tuple[str, ...],
     prune: bool,
     embedding: str | None,
+    as_vault: bool,
     queue: bool,
     user: str,
     library: Location,
@@ -94,6 +101,8 @@ def add(
     # A mistyped path is said before anything is made.
     places = [Path(path).expanduser() for path in paths]
     walk(places, [])
+    if as_vault:
+        _begin_vault(library)
     if isinstance(library, Path) and (kind := network_drive(library)):
         note(paragraph(Finding("files", "network-drive", {"kind": kind})))
     started = time.monotonic()
@@ -132,6 +141,29 @@ def add(
         # Nothing could be read: that is a failure of the command, not only of a file.
         some = report.committed or report.linked or report.unchanged
         raise click.exceptions.Exit(UNREAD if some else 1)
+
+
+def _begin_vault(library: Location) -> None:
+    """Make a library that is not there yet a vault; of one that is there, see that it is one."""
+    from localrag.cli import vault
+    from localrag.errors import UsageError
+    from localrag.library.folder import vaults
+    from localrag.library.folder.filesystem import CATALOGUE
+
+    if not isinstance(library, Path):
+        raise UsageError(
+            "A vault is a library in a folder, and {library} is in a database.",
+            hint="Encryption of a database is up to its server and its disks: see the guide.",
+            library=str(library),
+        )
+    if (library / CATALOGUE).is_file():
+        raise UsageError(
+            "There is already a library in {directory}, and it is not a vault.",
+            hint="Encrypt it with: localrag vault create",
+            directory=library,
+        )
+    if not vaults.is_vault(library):
+        vault.make(library, yes=False)
 
 
 def report_json(report: AddReport, seconds: float) -> dict[str, Any]:

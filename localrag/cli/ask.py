@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Unpack
 
@@ -17,6 +16,7 @@ from localrag.cli.output import (
     k_option,
     note,
     question_argument,
+    read_seconds,
     rerank_option,
     say_text,
     server_option,
@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from localrag.cli.served import Answering
     from localrag.library.location import Location
     from localrag.types import Answer, LeftOut, Step
-
-
-def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    """`30s`, `2m` or a number of seconds."""
-    if value is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|)", value.strip().lower())
-    if not found or not float(found[1]):
-        raise click.BadParameter(tr("a time looks like 30s or 2m, not {value}", value=value))
-    return float(found[1]) * (60 if found[2] == "m" else 1)
 
 
 @click.command(help=tr("Answer a question from your documents, with citations."))
@@ -58,7 +48,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: str | None) -> float 
 @click.option(
     "--budget",
     metavar=tr("TIME"),
-    callback=_seconds,
+    callback=read_seconds,
     help=tr("Self-RAG: the longest time for the answer, such as 30s or 2m."),
 )
 @rerank_option
@@ -95,7 +85,8 @@ def ask(
 def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool) -> Answer:
     """Stream an answer to the terminal, then its evidence; returns it."""
     from localrag.cli.decisions import Decisions
-    from localrag.cli.render import marked_text, print_evidence, print_left_out, print_trace
+    from localrag.cli.render import print_evidence, print_left_out, print_trace
+    from localrag.presentation.answers import marked_text
     from localrag.presentation.steps import note_text
     from localrag.types import Answer, Note
 

@@ -236,11 +236,11 @@ def _print(
 
 def _write_plot(path: Path, title: str, runs: list[RetrievalRun]) -> None:
     """nDCG@10 of each run with its 95% interval and p50; ours stand out by their colour."""
-    from localrag.presentation.plots import Row, chart
+    from localrag.presentation.plots import ChartRow, chart
 
     rows = []
     for run in runs:
         mean, ours = run.mean("nDCG@10"), run.name == "default" or "+" in run.name
         value = f"{mean:.4f}   {run.milliseconds(50):.1f} ms"
-        rows.append((run.name, [Row(int(ours), value, mean, run.interval("nDCG@10"))]))
+        rows.append((run.name, [ChartRow(int(ours), value, mean, run.interval("nDCG@10"))]))
     write_report(path, chart(f"{title}: nDCG@10", rows, font_size=14).text)

@@ -71,7 +71,7 @@ def bundle() -> None:
     type=click.Choice(tuple(EXTRAS)),
     help=tr(
         "An optional part to include: postgres for libraries in a database, keyring for keys in "
-        "the system's keyring."
+        "the system's keyring, vault for encrypted libraries."
     ),
 )
 @click.option("--accept-licence", is_flag=True, help=tr("Accept a non-commercial licence."))
@@ -103,6 +103,15 @@ def bundle() -> None:
     help=tr("Leave out what this earlier bundle (or its manifest.json) contains."),
 )
 @click.option("--archive", is_flag=True, help=tr("Create a .zip instead of a folder."))
+@click.option(
+    "--compile",
+    "compiled",
+    is_flag=True,
+    help=tr(
+        "Compile llama.cpp for every kind of processor instead of including a prebuilt one; only "
+        "for a machine like this one."
+    ),
+)
 @json_option
 def create(
     place: Path | None,
@@ -137,6 +146,16 @@ def create(
             tr(
                 "These wheels contain no licence file (see licences/INDEX.txt): {names}",
                 names=names,
+            )
+        )
+    for name, libraries in made.without_library.items():
+        note(
+            tr(
+                "{name} needs libraries that are neither in the bundle nor part of {system}: "
+                "{libraries}",
+                name=name,
+                system=request.target.system,
+                libraries=", ".join(libraries),
             )
         )
     seconds = time.monotonic() - started
@@ -237,8 +256,11 @@ def verify(place: Path, base: Path | None, key: Path | None, as_json: bool) -> N
 @click.option("--to", type=_PATH, metavar=tr("DIR"), help=tr("The folder to install into."))
 @_base
 @_key
+@click.option("--older", is_flag=True, help=tr("Install it over a newer bundle."))
 @click.option("--yes", is_flag=True, help=tr("Install without asking."))
-def install(place: Path, to: Path | None, base: Path | None, key: Path | None, yes: bool) -> None:
+def install(
+    place: Path, to: Path | None, base: Path | None, key: Path | None, older: bool, yes: bool
+) -> None:
     """Check, ask, install."""
     from localrag.bundle import packing
     from localrag.bundle.installer import program
@@ -246,6 +268,7 @@ def install(place: Path, to: Path | None, base: Path | None, key: Path | None, y
 
     words = _words(place, base, key)
     words += [f"--to={to}"] if to is not None else []
+    words += ["--older"] if older else []
     words += ["--yes"] if yes else []
     with scratch_folder() as scratch:  # another Python may have to go on
         code = program.main(words, packing.pack(scratch / packing.PROGRAM))

@@ -12,7 +12,7 @@ import click
 
 from localrag.cli.output import (
     MODES,
-    Item,
+    ListItem,
     any_library_option,
     emit_json,
     file_option,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from localrag.api import LocalRAG
-    from localrag.evaluation.comparisons.base import Asked, Compared, Output, Stage
+    from localrag.evaluation.comparisons.base import Compared, ComparedQuestion, Output, Stage
     from localrag.evaluation.comparisons.pairs import Verdict
     from localrag.library.location import Location
     from localrag.presentation.comparisons import Shown
@@ -132,7 +132,7 @@ def compare(
 
 
 def _in_modes(
-    rag: LocalRAG, questions: Sequence[Asked], modes: tuple[str, str], k: int | None
+    rag: LocalRAG, questions: Sequence[ComparedQuestion], modes: tuple[str, str], k: int | None
 ) -> tuple[list[Compared[Verdict]], BaseException | None]:
     """What was done, and what stopped or failed the run where something was done before that."""
     from localrag.errors import LocalragError
@@ -201,8 +201,8 @@ def _print(console: Console, shown: Shown) -> None:
 def _print_way(console: Console, way: Output) -> None:
     from rich.text import Text
 
-    from localrag.cli.render import marked_text
     from localrag.presentation import comparisons as words
+    from localrag.presentation.answers import marked_text
     from localrag.presentation.places import cited_as
 
     answer = way.answer
@@ -221,6 +221,6 @@ def _print_way(console: Console, way: Output) -> None:
     else:
         for citation in answer.citations:
             line = f"[{citation.marker}] {cited_as(citation)}"
-            console.print(Item(Text(line, style="cyan")))
+            console.print(ListItem(Text(line, style="cyan")))
     if line := words.remark(way):
         console.print(Text(line, style="dim"))

@@ -15,7 +15,7 @@ import click
 
 from localrag import __version__
 from localrag.cli.output import any_library_option, emit_json, json_option, note, rebuilding, say
-from localrag.errors import LibraryError, LibraryNotFoundError, LocalragError
+from localrag.errors import LibraryError, LibraryNotFoundError, LocalragError, UsageError
 from localrag.messages import spoken, tr
 from localrag.system import processes
 
@@ -39,11 +39,11 @@ PACKAGES = (
     "numpy",
 )
 
+OPTIONAL = ("rapidocr", "sentence-transformers", "torch")
+"""Packages that an installation may leave out."""
+
 State = Literal["ok", "warning", "problem"]
 SIGNS: dict[State, str] = {"ok": "✓", "warning": "!", "problem": "✗"}
-
-ANSWER_TOKENS = (1000, 120)
-"""Tokens read and written for a typical answer, to say what the measured speed means."""
 
 ROOM = 1.3
 """Memory that a model takes, as a multiple of its file: weights, KV cache and buffers."""
@@ -60,14 +60,19 @@ class Diagnosis:
 
 @click.command(help=tr("Check this machine, the models and the library, and measure speed."))
 @click.option("--quick", is_flag=True, help=tr("Do not load the language model to measure it."))
+@click.option(
+    "--gpu",
+    is_flag=True,
+    help=tr("Time the processor against the graphics chip, and keep what is faster."),
+)
 @any_library_option
 @json_option
-def doctor(quick: bool, library: Location, as_json: bool) -> None:
+def doctor(quick: bool, gpu: bool, library: Location, as_json: bool) -> None:
     """Print every finding; exit code 1 if something is a problem."""
-    from localrag.cli import at_rest
-
+    if quick and gpu:
+        raise UsageError("--gpu measures the language model, and --quick forbids it.")
     findings: list[Diagnosis] = []
-    for finding in examine(library, quick=quick):
+    for finding in examine(library, quick=quick, gpu=gpu):
         findings.append(finding)
         if not as_json:
             line = tr("{part}: {text}", part=finding.part, text=finding.text)
@@ -78,7 +83,6 @@ def doctor(quick: bool, library: Location, as_json: bool) -> None:
             {
                 "ok": not problems,
                 "findings": [asdict(finding) for finding in findings],
-                "encryption": at_rest.as_json(at_rest.protections(library, ask=True)),
             }
         )
     elif problems:
@@ -94,8 +98,11 @@ def doctor(quick: bool, library: Location, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def examine(library: Location, *, quick: bool) -> Iterator[Diagnosis]:
-    """Every finding, as soon as it stands; `quick` does not load the language model."""
+def examine(library: Location, *, quick: bool, gpu: bool = False) -> Iterator[Diagnosis]:
+    """Every finding, as soon as it stands; `quick` does not load the language model.
+
+    `gpu` times it on the graphics chip too, and changes `llm.gpu_layers` to what is faster.
+    """
     from localrag.config.settings import load_settings, settings_path
     from localrag.documents.formats.table import suffixes
     from localrag.factory import make_models
@@ -123,7 +130,7 @@ def examine(library: Location, *, quick: bool) -> Iterator[Diagnosis]:
     yield from _database(library, settings)
     yield from _guarded(tr("embedding"), lambda: _embedding(library, settings, models))
     yield from _guarded(tr("library"), lambda: _library(library, settings))
-    yield from _guarded(tr("language model"), lambda: _language_model(settings, models, quick))
+    yield from _guarded(tr("language model"), lambda: _language_model(settings, models, quick, gpu))
     yield from _guarded(tr("hosted model"), lambda: _hosted(settings, library))
 
 
@@ -142,9 +149,14 @@ def _packages() -> Diagnosis:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             missing.append(name)
-    if missing:
-        text = tr("missing: {names}; install localrag again.", names=", ".join(missing))
+    if needed := [name for name in missing if name not in OPTIONAL]:
+        text = tr("missing: {names}; install localrag again.", names=", ".join(needed))
         return Diagnosis(tr("packages"), "problem", text)
+    if missing:
+        text = tr("left out: {names}. To add them: pip install {names}", names=" ".join(missing))
+        if missing != ["rapidocr"]:  # text recognition has a line of its own
+            text += tr(" Until then, models must be in ONNX.")
+        return Diagnosis(tr("packages"), "warning", text)
     return Diagnosis(tr("packages"), "ok", ", ".join(found))
 
 
@@ -154,13 +166,24 @@ def _machine() -> Diagnosis:
     memory = psutil.virtual_memory()
     text = tr(
         "{system}, {physical} cores ({logical} threads), {free:.1f} of {total:.1f} GB memory free",
-        system=f"{platform.system()} {platform.machine()}",
+        system=f"{platform.system()} {platform.machine()}{_processor()}",
         physical=psutil.cpu_count(logical=False) or psutil.cpu_count() or 1,
         logical=psutil.cpu_count() or 1,
         free=memory.available / 1e9,
         total=memory.total / 1e9,
     )
     return Diagnosis(tr("machine"), "ok", text)
+
+
+def _processor() -> str:
+    """The processor's own name in parentheses, or "" where no file says it.
+
+    `platform.processor` would start a program.
+    """
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text("utf-8", "replace").splitlines() if cpuinfo.is_file() else []
+    name = next((line.partition(":")[2] for line in lines if line.startswith("model name")), "")
+    return f" ({name.strip()})" if name.strip() else ""
 
 
 def _reading() -> Diagnosis:
@@ -197,8 +220,12 @@ def _reading() -> Diagnosis:
 
 def _recognition(settings: Settings) -> Iterator[Diagnosis]:
     """Whether scans are read, and the model for it is the one that was tried."""
-    from localrag.documents import ocr
+    from localrag.documents import ocr, recognition
 
+    if not recognition.is_installed():
+        text = tr("not installed: scans and pictures are not read")
+        yield Diagnosis(tr("text recognition"), "warning", text)
+        return
     if not settings.parsing.ocr:
         text = tr("switched off: scans and pictures are not read")
         yield Diagnosis(tr("text recognition"), "warning", text)
@@ -218,14 +245,24 @@ def _disk(folder: Path) -> Diagnosis:
 
 
 def _encryption(library: Location) -> Diagnosis:
-    from localrag.cli import at_rest
+    import psutil
 
-    found = at_rest.protections(library, ask=True)
-    text = at_rest.sentence(found)
-    answers = {each.encrypted for _, each in found.values()}
-    if False in answers:
-        text = tr("{text}. {advice}", text=text, advice=at_rest.advice())
-    return Diagnosis(tr("encryption at rest"), "ok" if answers == {True} else "warning", text)
+    from localrag.library.folder.vaults import is_vault
+
+    part = tr("encryption at rest")
+    if not (isinstance(library, Path) and is_vault(library)):
+        text = tr(
+            "localrag does not encrypt this library: keep it on an encrypted disk, or make it a "
+            "vault (`localrag vault create`)"
+        )
+        return Diagnosis(part, "ok", text)
+    if psutil.swap_memory().total:
+        text = tr(
+            "the library is a vault; this computer has swap, which may hold texts of an opened "
+            "vault unless it is encrypted or turned off"
+        )
+        return Diagnosis(part, "warning", text)
+    return Diagnosis(part, "ok", tr("the library is a vault"))
 
 
 def _database(library: Location, settings: Settings) -> Iterator[Diagnosis]:
@@ -314,7 +351,9 @@ def _library(directory: Location, settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis(tr("library"), "warning", text)
 
 
-def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iterator[Diagnosis]:
+def _language_model(
+    settings: Settings, models: ModelStore, quick: bool, gpu: bool = False
+) -> Iterator[Diagnosis]:
     from localrag.config.settings import OpenAISettings
     from localrag.factory import model_file, server_faults
 
@@ -325,6 +364,9 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
         yield Diagnosis(part, "ok", text)
         if not quick:
             yield from _servers(part, server_faults(settings.llm, settings))
+        if gpu:
+            text = tr("--gpu times a model of this machine; the settings name a server.")
+            yield Diagnosis(tr("GPU"), "warning", text)
         return
 
     path = model_file(settings.llm.model, models)
@@ -333,25 +375,24 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
     if quick:
         return
     note(tr("Measuring the language model …"))
-    from localrag.models.llms.llama_cpp.model import LlamaCppModel
+    from localrag.cli.gpu import compare, measure
 
-    with LlamaCppModel(
-        path,
-        context_window=settings.llm.context_window,
-        threads=settings.llm.threads or None,
-        gpu_layers=settings.llm.gpu_layers,
-    ) as model:
-        speed, offload = model.speed(), model.offload_report()
-    read, written = ANSWER_TOKENS
-    seconds = read / speed.prefill + written / speed.decode
+    if gpu:
+        for well, text in compare(settings.llm, models):
+            yield Diagnosis(tr("GPU"), "ok" if well else "warning", text)
+        yield _llama_build()
+        return
+    trial = measure(settings.llm, models)
+    offload = trial.offload
     text = tr(
         "reads {prefill:.0f} and writes {decode:.0f} tokens a second: an answer from a new set of "
         "passages takes about {seconds:.0f} s",
-        prefill=speed.prefill,
-        decode=speed.decode,
-        seconds=seconds,
+        prefill=trial.prefill,
+        decode=trial.decode,
+        seconds=trial.seconds,
     )
     yield Diagnosis(part, "ok", text)
+    yield _llama_build()
     if offload.gpu_build:
         text = tr(
             "{offloaded} of {layers} layers on the GPU",
@@ -370,6 +411,30 @@ def _language_model(settings: Settings, models: ModelStore, quick: bool) -> Iter
     else:
         text = tr("none; all {layers} layers run on the processor", layers=offload.layers)
         yield Diagnosis(tr("GPU"), "ok", text)
+
+
+def _llama_build() -> Diagnosis:
+    """Which llama.cpp runs, and what of the processor it uses."""
+    from localrag.models.llms.llama_cpp import native
+
+    build = native.build()
+    instructions = tr(", ").join(build.instructions) or "?"
+    if build.package:
+        text = tr(
+            "version {version}, prebuilt ({package}); uses {instructions}. If this processor has "
+            "AVX-512, `LOCALRAG_COMPILE=1 python3 scripts/demo.py` builds one that reads faster; "
+            "it needs a C++ compiler.",
+            version=build.version,
+            package=build.package,
+            instructions=instructions,
+        )
+    else:
+        text = tr(
+            "version {version}, of llama-cpp-python; uses {instructions}",
+            version=build.version,
+            instructions=instructions,
+        )
+    return Diagnosis("llama.cpp", "ok", text)
 
 
 def _grades(settings: Settings, models: ModelStore) -> Diagnosis:

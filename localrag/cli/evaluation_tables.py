@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from localrag.cli.output import Item, stdout_console, table
+from localrag.cli.output import ListItem, stdout_console, table
 from localrag.evaluation.advice import bad_cases
 from localrag.messages import tr
 from localrag.presentation import reports as words
@@ -92,7 +92,7 @@ def _print_bad_cases(console: Console, run: EvaluatedRun, others: tuple[Evaluate
     for case in cases[:WORST]:
         why, what = words.explain(case.cause)
         sample = case.scored.sample
-        console.print(Item(Text(as_name(f"{sample.id}. {sample.question}"), style="bold cyan")))
+        console.print(ListItem(Text(as_name(f"{sample.id}. {sample.question}"), style="bold cyan")))
         console.print(Text(f"   {why} {what}"))
         for one in case.trials:
             console.print(Text(as_name(f"   {words.trial(one)}"), style="dim"))

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable
 from datetime import date, datetime
 from functools import wraps
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import click
 
 from localrag.documents.formats import table
 from localrag.errors import UsageError
-from localrag.library.catalogue.filters import Filter, FilterLanguage
+from localrag.languages import CODES
+from localrag.library.catalogue.filters import Filter
 from localrag.messages import tr
 
 EXPANSIONS = ("none", "multi-query", "hyde")
@@ -47,7 +48,7 @@ def filter_options(command: Command) -> Command:
         ),
         "language": click.option(
             "--language",
-            type=click.Choice(get_args(FilterLanguage)),
+            type=click.Choice(CODES),
             help=tr("Only in documents in this language."),
         ),
         "since": click.option(
@@ -59,7 +60,7 @@ def filter_options(command: Command) -> Command:
         "pages": click.option(
             "--pages",
             metavar=tr("PAGES"),
-            callback=_pages,
+            callback=read_pages,
             help=tr("Only on these pages: 3-10, 7 or 3-."),
         ),
     }
@@ -97,9 +98,10 @@ def _moment(_: click.Context, option: click.Parameter, given: str | None) -> dat
         ) from error
 
 
-def _pages(
+def read_pages(
     _: click.Context, __: click.Parameter, given: str | None
 ) -> tuple[int, int | None] | None:
+    """`3-10`, `7` or `3-` as first and last page, None: to the end."""
     if not given:
         return None
     found = re.fullmatch(r"\s*(\d{1,9})\s*(?:([-–—~])\s*(\d{1,9})?\s*)?", given, re.ASCII)

@@ -9,16 +9,19 @@ from importlib import import_module
 import click
 
 from localrag import __version__
-from localrag.cli import hosted
+from localrag.cli import hosted, passphrases
 from localrag.cli.output import CONTEXT_LIBRARY
 from localrag.messages import tr
+from localrag.system.key_memory import asking
 
 COMMANDS = (
     "add",
     "ask",
     "search",
     "table",
+    "tables",
     "compute",
+    "summarise",
     "compare",
     "chat",
     "serve",
@@ -35,6 +38,7 @@ COMMANDS = (
     "import",
     "migrate",
     "share",
+    "vault",
     "users",
     "grant",
     "audit",
@@ -122,14 +126,27 @@ class LazyGroup(click.Group):
     is_flag=True,
     help=tr("Show the whole text of what goes to a model on another machine."),
 )
+@click.option(
+    "--passphrase-fd",
+    type=click.IntRange(0),
+    metavar=tr("NUMBER"),
+    help=tr("File descriptor to read the passphrase of a vault from, one per line."),
+)
 @click.version_option(__version__, "--version", "-V", message="localrag %(version)s")
 @click.pass_context
 def cli(
-    context: click.Context, library: str | None, debug: bool, yes: bool, show_outgoing: bool
+    context: click.Context,
+    library: str | None,
+    debug: bool,
+    yes: bool,
+    show_outgoing: bool,
+    passphrase_fd: int | None,
 ) -> None:
     """Remember the library, and who is asked before anything leaves this machine.
 
     `--debug` is read by the entry point too.
     """
     context.ensure_object(dict)[CONTEXT_LIBRARY] = library
+    context.obj[passphrases.CONTEXT_DESCRIPTOR] = passphrase_fd
+    asking(passphrases.ask)
     hosted.begin(context.invoked_subcommand or "", yes=yes, texts=show_outgoing or debug)

@@ -46,6 +46,6 @@ def mcp(folders: tuple[str, ...], allow_add: bool, library: Location) -> None:
             libraries.engine(name)  # a folder that is no library is said now
         pages = Pages()
         stack.callback(pages.forget)
-        stack.enter_context(Follower(libraries, pages.forget))
+        stack.enter_context(Follower(libraries, lambda name, _: pages.forget(name)))
         tools = Tools(libraries, ModelQueue(), pages, allow_add=allow_add)
         serve_on_pipes(Protocol(tools).server)

@@ -19,7 +19,7 @@ from localrag.cli.output import (
     stdout_console,
     table,
 )
-from localrag.cli.progress import View
+from localrag.cli.progress import ProgressBars
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def pull(
         if pulling.needs_yes(store, spec) and not accept_licence and sys.stdin.isatty():
             confirm_licence(spec.id)
             accept_licence = True
-    with View(*_PULLED, transient=False) as view:
+    with ProgressBars(*_PULLED, transient=False) as view:
         paths = pulling.pull(
             store,
             names,
@@ -246,7 +246,7 @@ def _licence(licence: str) -> str:
     return tr("research only (model card)") if licence == _DESCRIBED else licence
 
 
-def _watching(view: View) -> Observer:
+def _watching(view: ProgressBars) -> Observer:
     """Shows the events of a pull on standard error: a bar on a terminal, lines elsewhere."""
 
     def observe(event: Event) -> None:

@@ -8,6 +8,7 @@ reaches standard output or error in another way, from a library or a warning, go
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -24,6 +25,8 @@ from localrag.printable import as_json, as_name, as_text
 from localrag.types import Note
 
 if TYPE_CHECKING:
+    import threading
+
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.live import Live
     from rich.measure import Measurement
@@ -272,6 +275,40 @@ def emit_json_line(value: object) -> None:
     click.echo(as_json(value))
 
 
+def read_seconds(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    """`30s`, `2m` or a number of seconds."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|)", value.strip().lower())
+    if not found or not float(found[1]):
+        raise click.BadParameter(tr("a time looks like 30s or 2m, not {value}", value=value))
+    return float(found[1]) * (60 if found[2] == "m" else 1)
+
+
+class Interrupts:
+    """The first Ctrl-C sets `stopped`, so that what there is is shown; the second ends all."""
+
+    def __init__(self, stopped: threading.Event) -> None:
+        self._stopped = stopped
+
+    def __enter__(self) -> None:
+        import signal
+
+        self._before = signal.getsignal(signal.SIGINT)
+        signal.signal(signal.SIGINT, self._stop)
+
+    def _stop(self, *_: object) -> None:
+        if self._stopped.is_set():
+            raise KeyboardInterrupt
+        self._stopped.set()
+        note(tr("Stopping; what was read is kept. Press Ctrl-C again to end at once."))
+
+    def __exit__(self, *_: object) -> None:
+        import signal
+
+        signal.signal(signal.SIGINT, self._before)
+
+
 def stdout_console() -> Console:
     """A console for results.
 
@@ -383,7 +420,7 @@ def table(
     return made
 
 
-class Item:
+class ListItem:
     """One item of a list or a table.
 
     The lines that it is broken into are indented: whatever stands in it, none looks like an item.

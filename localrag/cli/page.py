@@ -11,7 +11,7 @@ import click
 
 from localrag.cli.output import (
     INDENT,
-    Item,
+    ListItem,
     any_library_option,
     file_option,
     no_empty_path,
@@ -87,8 +87,8 @@ def _print(view: PageView) -> None:
     from localrag.presentation.places import place_text
 
     console = stdout_console()
-    console.print(Item(Text(view.paths[0], style="dim")))
-    console.print(Item(Text(f"— {as_name(place_text(view.place))}", style="bold cyan")))
+    console.print(ListItem(Text(view.paths[0], style="dim")))
+    console.print(ListItem(Text(f"— {as_name(place_text(view.place))}", style="bold cyan")))
     text = Text()
     done = 0
     for start, end in view.spans:
@@ -97,4 +97,4 @@ def _print(view: PageView) -> None:
         done = end
     text.append(view.text[done:])
     for line in text.split("\n", allow_blank=True):
-        console.print(Item(Text(" " * INDENT).append_text(line)))
+        console.print(ListItem(Text(" " * INDENT).append_text(line)))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from localrag.cli.output import Item, table
+from localrag.cli.output import ListItem, table
 from localrag.errors import LocalragError
 from localrag.library.records import Problem
 from localrag.messages import tr
@@ -30,7 +30,7 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
     title = tr("Not read, or not read well:")
     if folder:
         title = tr("Not read, or not read well, in {folder}:", folder=folder)
-    console.print(Item(Text(title)))
+    console.print(ListItem(Text(title)))
     before = ""
     cells = []
     for one in shown:
@@ -42,7 +42,7 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
             "″" if advice and advice == before else advice,
         )
         before = advice
-        cells.append([Item(Text(as_name(text))) for text in texts])
+        cells.append([ListItem(Text(as_name(text))) for text in texts])
     heads = tr("File"), tr("Page"), tr("Reason"), tr("What to do")
     made = table(heads, cells, overflow="fold")
     # Rich takes from every column alike; names and numbers are hard to read when broken.

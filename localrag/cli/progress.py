@@ -15,7 +15,7 @@ from localrag.printable import as_name
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from localrag.indexing.events import Event
+    from localrag.indexing.events import IndexingEvent
     from localrag.library.folder.locking import Holder
 
 PLAIN_EVERY = 10.0
@@ -27,7 +27,7 @@ def say_waiting(holder: Holder | None) -> None:
     note(tr("Waiting: the library is in use by {holder}.", holder=holder or "?"))
 
 
-class View:
+class ProgressBars:
     """Bars on standard error where that is a terminal; elsewhere a line now and then.
 
     `columns` are those of Rich, by name, between a bar and what is said beside it.
@@ -90,7 +90,7 @@ def _name(source: str) -> str:
     return source.replace("\\", "/").rpartition("/")[2][:40]
 
 
-class Bars(View):
+class Bars(ProgressBars):
     """Files that have their outcome, and passages that have their vector.
 
     The number of passages is known only for files that were read so far, so that bar
@@ -105,18 +105,18 @@ class Bars(View):
         self._scanned = (0, 0.0)
         """Pages of that file that were done when its first recognised page was, and when."""
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: IndexingEvent) -> None:
         """Take note of one event."""
         from localrag.indexing import events
 
         current = None
         match event:
-            case events.Found(files):
+            case events.FilesFound(files):
                 self._files += files
             case events.Parsed(source, _, chunks):
                 self._chunks += chunks
                 current = _name(source)
-            case events.PageRead(source, page, pages):
+            case events.PageRecognised(source, page, pages):
                 current = self._page(source, page, pages)
             case events.Embedded(chunks):
                 self._embedded += chunks
@@ -131,7 +131,7 @@ class Bars(View):
             return
         if self.draw(self._titles[0], self._done, self._files, beside=current):
             self.draw(self._titles[1], self._embedded, self._chunks)
-        elif isinstance(event, events.PageRead):
+        elif isinstance(event, events.PageRecognised):
             self.sometimes(lambda: f"{self._line()}; {current}")
         else:
             self.sometimes(self._line)
@@ -159,7 +159,7 @@ class Bars(View):
         return said
 
 
-class TimedBar(View):
+class TimedBar(ProgressBars):
     """One bar after the other in a terminal, a line now and then elsewhere; with the time left."""
 
     def __init__(self) -> None:

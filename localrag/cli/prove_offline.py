@@ -52,7 +52,7 @@ def watched() -> dict[str, Any]:
 
     Every stage is in it; one that the process does not answer for has a problem.
     """
-    from localrag.cli.proving import STAGES, Stage
+    from localrag.cli.proving import STAGES, ProofStage
 
     nonce = secrets.token_hex(16)
     with scratch_folder() as folder:
@@ -77,13 +77,13 @@ def watched() -> dict[str, Any]:
                 code=process.returncode,
                 reason=last,
             )
-            proof.stages.append(Stage("process", problem=problem))
+            proof.stages.append(ProofStage("process", problem=problem))
         elif not told:
             problem = tr("The watched process ended without a complete report of this run.")
-            proof.stages.append(Stage("process", problem=problem))
+            proof.stages.append(ProofStage("process", problem=problem))
         seen = {stage.name for stage in proof.stages}
         missing = [name for name in STAGES if name not in seen]
-        proof.stages += [Stage(name, problem=tr("did not run")) for name in missing]
+        proof.stages += [ProofStage(name, problem=tr("did not run")) for name in missing]
         plain = asdict(proof)
         del plain["nonce"]
         return plain

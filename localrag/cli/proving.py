@@ -82,7 +82,7 @@ class Local:
 
 
 @dataclass(slots=True)
-class Stage:
+class ProofStage:
     """What happened in a stage; `problem`, in the reader's language, says why it did not end."""
 
     name: str
@@ -99,14 +99,14 @@ class Proof:
 
     nonce: str
     isolation: str = ""
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[ProofStage] = field(default_factory=list)
     attempts: list[Seen] = field(default_factory=list)
     loopback: list[Local] = field(default_factory=list)
     processes: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
 
 
-class Watch:
+class AttemptCounter:
     """Counts what every stage tried; the processes that it starts report to `folder`."""
 
     def __init__(self, nonce: str, folder: Path, server: str = "") -> None:
@@ -156,7 +156,7 @@ class Watch:
         from localrag.errors import LocalragError
         from localrag.messages import spoken
 
-        stage = Stage(name)
+        stage = ProofStage(name)
         self.proof.stages.append(stage)
         started = time.monotonic()
         try:
@@ -255,7 +255,7 @@ def _key(command: Any) -> str:
     return re.sub(r'[\s"\\]', "", text) if sys.platform == "win32" else text
 
 
-def prove(watch: Watch) -> None:
+def prove(watch: AttemptCounter) -> None:
     """Every stage, in order; those that need what an earlier one could not make are left out."""
     import msgspec
 
@@ -444,7 +444,7 @@ def _links(package: str, link: str) -> str:
 def main() -> None:
     """Write the report, whatever happens."""
     report, nonce, folder, *server = sys.argv[1:]
-    watch = Watch(nonce, Path(report).parent, *server)
+    watch = AttemptCounter(nonce, Path(report).parent, *server)
     processes.end_with_parent()
     os.chdir(folder)  # relative paths in the settings mean what they mean to the user
     try:

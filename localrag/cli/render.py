@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from localrag.cli.output import Item, table
+from localrag.cli.output import ListItem, table
 from localrag.documents.formats.table import shown_name
 from localrag.documents.tables import shown_text
 from localrag.messages import tr
+from localrag.presentation.answers import doubtful
+from localrag.presentation.computed import basis_lines
 from localrag.presentation.not_found import looked_for_text, reason_text, suggestion_text
 from localrag.presentation.places import cited_as, passage_place
-from localrag.presentation.steps import decision, rating_text, step_name
-from localrag.presentation.support import unchecked
+from localrag.presentation.steps import decision, step_name
 from localrag.printable import as_name
-from localrag.rag.citations import without_markers
-from localrag.types import Answer, LeftOut, NotFound, Rating, ScoredChunk
+from localrag.types import Answer, Citation, LeftOut, NotFound, ScoredChunk
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,28 +24,6 @@ EXCERPT = 220
 """Characters of a passage shown in a list."""
 MOST_LEFT_OUT = 3
 """Sentences told before an answer; `--json` has them all."""
-
-
-_MARKS: dict[Rating, str] = {"fully supported": "✓", "partially supported": "~", "no support": "✗"}
-_NOT_CHECKED = "?"
-
-
-def marked_text(answer: Answer) -> str:
-    """The answer with a mark behind each sentence, and what the marks mean."""
-    meanings = {mark: rating_text(rating) for rating, mark in _MARKS.items()}
-    meanings[_NOT_CHECKED] = tr("not checked")
-    marks = {sentence.end: _MARKS[sentence.rating] for sentence in answer.support}
-    marks |= {end: _NOT_CHECKED for _, end in unchecked(answer)}
-    if not marks:
-        return answer.text
-    text, done = "", 0
-    for end in sorted(marks):
-        text += f"{answer.text[done:end]} {marks[end]}"
-        done = end
-    legend = "  ".join(
-        f"{mark} {said}" for mark, said in meanings.items() if mark in marks.values()
-    )
-    return f"{text}{answer.text[done:]}\n({legend})"
 
 
 def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) -> None:
@@ -60,8 +38,8 @@ def print_hits(console: Console, hits: Sequence[ScoredChunk], *, explain: bool) 
         title.append(f"  {hit.score:.3f}", style="dim")
         if hit.chunk.heading:
             title.append(f"  {as_name(hit.chunk.heading)}", style="dim")
-        console.print(Item(title))
-        console.print(Item(Text("    " + as_name(_excerpt(shown_text(hit.chunk))))))
+        console.print(ListItem(title))
+        console.print(ListItem(Text("    " + as_name(_excerpt(shown_text(hit.chunk))))))
         if explain:
             legs = [
                 tr("{leg} #{rank} ({score:.3f})", leg=_leg(r.leg), rank=r.rank, score=r.score)
@@ -86,10 +64,21 @@ def print_left_out(console: Console, left_out: Sequence[LeftOut]) -> None:
             where=cited_as(each),
             text=_excerpt(each.text),
         )
-        console.print(Item(Text(told, style="yellow")))
+        console.print(ListItem(Text(told, style="yellow")))
     if len(left_out) > MOST_LEFT_OUT:
         more = tr("and {count} more (see --json)", count=len(left_out) - MOST_LEFT_OUT)
         console.print(Text(more, style="yellow"))
+
+
+def print_citation(console: Console, citation: Citation) -> None:
+    """A marker, where it points to, and the quotation."""
+    from rich.text import Text
+
+    line = Text(f"[{citation.marker}] ", style="bold")
+    line.append(as_name(cited_as(citation)), style="cyan")
+    quote = " ".join(citation.quote.split())
+    line.append(tr(": “{quote}”", quote=quote), style="dim")
+    console.print(ListItem(line))
 
 
 def print_evidence(console: Console, answer: Answer, waited: float = 0.0) -> None:
@@ -101,24 +90,24 @@ def print_evidence(console: Console, answer: Answer, waited: float = 0.0) -> Non
         _print_unsupported(console, answer)
     if answer.citations:
         for citation in answer.citations:
-            line = Text(f"[{citation.marker}] ", style="bold")
-            line.append(as_name(cited_as(citation)), style="cyan")
-            quote = " ".join(citation.quote.split())
-            line.append(tr(": “{quote}”", quote=quote), style="dim")
-            console.print(Item(line))
-    elif _said(answer, "out_of_time"):
+            print_citation(console, citation)
+    elif any(step.values.get("skipped") == "answer" for step in answer.trace):
         console.print(Text(tr("Allow more time with --budget."), style="yellow"))
-    elif answer.contexts and not answer.not_found and not answer.metrics:
+    elif answer.contexts and not answer.not_found and not answer.metrics and not answer.basis:
         warning = tr("No passage supports this; it is not grounded in your documents.")
         console.print(Text(warning, style="yellow"))
     elif (
         not answer.contexts
         and not answer.metrics
+        and not answer.basis
         and all(step.kind != "filter" for step in answer.trace)
     ):  # else the answer itself says it
         console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
     for found in answer.not_found:
         _print_not_found(console, answer, found)
+    if answer.basis:
+        for told in basis_lines(answer.basis):
+            console.print(ListItem(Text(told, style="dim")))
     if answer.citations and answer.left_out and not answer.grounded:
         warning = tr(
             "What was left out is next to a quotation and concerns the question: read it in "
@@ -142,44 +131,38 @@ def _print_not_found(console: Console, answer: Answer, found: NotFound) -> None:
     if found.question != answer.question:  # a part of it
         part = tr("On “{question}”:", question=found.question)
         console.print()
-        console.print(Item(Text(part, style="bold")))
-    console.print(Item(Text(looked_for_text(found), style="dim")))
+        console.print(ListItem(Text(part, style="bold")))
+    console.print(ListItem(Text(looked_for_text(found), style="dim")))
     if found.closest is not None:
         told = tr(
             "Closest sentence ({where}): “{quote}”",
             where=cited_as(found.closest),
             quote=_excerpt(found.closest.quote),
         )
-        console.print(Item(Text(told)))
-    console.print(Item(Text(reason_text(found), style="yellow")))
+        console.print(ListItem(Text(told)))
+    console.print(ListItem(Text(reason_text(found), style="yellow")))
     if found.suggestions:
         console.print(Text(tr("You could ask instead:")))
     for one in found.suggestions:
         line = Text(f"  {as_name(one.question)}", style="bold")
-        console.print(Item(line.append(tr("  ({text})", text=suggestion_text(one)), style="dim")))
+        console.print(
+            ListItem(line.append(tr("  ({text})", text=suggestion_text(one)), style="dim"))
+        )
 
 
 def _print_unsupported(console: Console, answer: Answer) -> None:
     """The sentences of an answer that its passages do not bear out, or that were not checked."""
     from rich.text import Text
 
-    doubtful = [each for each in answer.support if each.rating != "fully supported"]
-    if answer.citations and not answer.grounded and doubtful:
+    ratings = {each.rating for each in answer.statements} - {None, "fully supported"}
+    if answer.citations and not answer.grounded and ratings:
         warning = tr("No sentence of this answer is supported by the passages it cites.")
         console.print(Text(warning, style="yellow"))
         return
-    told = [
-        (each.start, each.end, f"{_MARKS[each.rating]} {rating_text(each.rating)}")
-        for each in doubtful
-    ]
-    if answer.citations:
-        said = f"{_NOT_CHECKED} {tr('not checked')}"
-        told += [(start, end, said) for start, end in unchecked(answer)]
-    for start, end, said in sorted(told):
-        text = without_markers(answer.text[start:end]).strip()
-        line = Text(said, style="yellow")
+    for text, mark in doubtful(answer):
+        line = Text(mark, style="yellow")
         line.append(tr(": “{quote}”", quote=as_name(" ".join(text.split()))), style="dim")
-        console.print(Item(line))
+        console.print(ListItem(line))
 
 
 def print_trace(console: Console, answer: Answer) -> None:
@@ -203,11 +186,3 @@ def _leg(name: str) -> str:
     if kind == "rewriting":
         return tr("rewriting {number}", number=number)
     return {"dense": tr("dense"), "keyword": tr("keyword")}.get(name, name)
-
-
-def _said(answer: Answer, prompt: str) -> bool:
-    """Whether the answer is one of localrag's own sentences."""
-    from localrag.prompts import render
-
-    own = render(prompt, "zh" if answer.language == "zh" else "en")
-    return answer.text.startswith(own.rstrip("。."))

@@ -139,6 +139,7 @@ def serve(
     from localrag.server.queue import ModelQueue
     from localrag.server.reach import reach
     from localrag.server.token import TOKEN_VARIABLE, own_token, server_folder
+    from localrag.system.key_memory import asking
 
     for path in add_from:
         if not path.is_dir():
@@ -179,6 +180,7 @@ def serve(
     libraries = Libraries(places, opened, shared=people is not None)
     empty = libraries.begin()
     begun = True
+    asking(lambda _: None)  # from here, whoever asks is told that a vault is closed
     token = "" if people is not None else own_token(place)
     access = Access(
         token,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from localrag.library.location import Location
     from localrag.rag.base import OnStep
     from localrag.rag.conversation import Turn
-    from localrag.server.calls import Call, Told, Waiting, What
+    from localrag.server.calls import Call, Told, WaitingEvent, What
     from localrag.server.client import RunningServer
     from localrag.server.setups import Difference, Setup
     from localrag.types import Answer, ScoredChunk, Step
@@ -138,7 +138,7 @@ class ServedLibrary:
 
     def search(self, question: str, *, on_step: OnStep, **asked: Any) -> list[ScoredChunk]:
         """As `LocalRAG.search`."""
-        from localrag.server.calls import Found, StepDone
+        from localrag.server.calls import SearchEvent, StepDone
         from localrag.server.client import GoneError
 
         steps: list[Step] = []
@@ -147,7 +147,7 @@ class ServedLibrary:
             for event in events:
                 if isinstance(event, StepDone):
                     steps.append(event.step)
-                elif isinstance(event, Found):
+                elif isinstance(event, SearchEvent):
                     for step in steps:
                         self._hearing(on_step)(step)
                     return event.hits
@@ -199,16 +199,16 @@ class ServedLibrary:
     def _pieces(
         self, question: str, on_step: OnStep, **asked: Unpack[Asking]
     ) -> Generator[str | Answer]:
-        from localrag.server.calls import Answered, StepDone, Text
+        from localrag.server.calls import AnswerEvent, StepDone, TextEvent
 
         hear = self._hearing(on_step)
         with closing(self._told(self._call("ask", question, **asked))) as events:
             for event in events:
                 if isinstance(event, StepDone):
                     hear(event.step)
-                elif isinstance(event, Text):
+                elif isinstance(event, TextEvent):
                     yield event.text
-                elif isinstance(event, Answered):
+                elif isinstance(event, AnswerEvent):
                     yield event.answer
                     return
 
@@ -221,7 +221,7 @@ class ServedLibrary:
 
     def _told(self, call: Call) -> Generator[Told]:
         """What the server tells. Raises `GoneError`, also ever after."""
-        from localrag.server.calls import Waiting
+        from localrag.server.calls import WaitingEvent
         from localrag.server.client import GoneError
 
         if self._server is None:
@@ -229,7 +229,7 @@ class ServedLibrary:
         try:
             with closing(self._server.told(call)) as events:
                 for event in events:
-                    if isinstance(event, Waiting):
+                    if isinstance(event, WaitingEvent):
                         _note_waiting(event)
                     else:
                         yield event
@@ -244,7 +244,7 @@ def _unheard(_: Step) -> None:
     """Tell nobody."""
 
 
-def _note_waiting(event: Waiting) -> None:
+def _note_waiting(event: WaitingEvent) -> None:
     note(
         tr(
             "Waiting for the server: {position} before you, about {seconds} s.",

@@ -11,7 +11,7 @@ import click
 
 from localrag.cli.output import (
     INDENT,
-    Item,
+    ListItem,
     any_library_option,
     emit_json,
     json_option,
@@ -29,7 +29,7 @@ from localrag.types import Place
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from localrag.indexing.reading import Reading
+    from localrag.indexing.reading import DocumentReading
     from localrag.library.location import Location
     from localrag.types import Chunk, Page
 
@@ -102,7 +102,7 @@ def show(source: str, pages: Ranges, library: Location, as_json: bool) -> None:
         _print(stdout_console(), reading, shown)
 
 
-def _chunks_on(reading: Reading, pages: Sequence[tuple[Page, int]]) -> Iterator[Chunk]:
+def _chunks_on(reading: DocumentReading, pages: Sequence[tuple[Page, int]]) -> Iterator[Chunk]:
     """The passages of which something stands on these pages."""
     ends = [start + len(page.text) for page, start in pages]
     starts = [start for _, start in pages]
@@ -112,7 +112,7 @@ def _chunks_on(reading: Reading, pages: Sequence[tuple[Page, int]]) -> Iterator[
             yield chunk
 
 
-def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]) -> None:
+def _print(console: Console, reading: DocumentReading, pages: Sequence[tuple[Page, int]]) -> None:
     """Each page under a line that says how it was read, and its notes."""
     from rich.text import Text
 
@@ -126,11 +126,11 @@ def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]
     ]
     if reading.chunks is not None:
         parts.append(tr("passages: {count}", count=len(reading.chunks)))
-    console.print(Item(Text(document.title, style="bold")))
-    console.print(Item(Text(document.source, style="dim")))
+    console.print(ListItem(Text(document.title, style="bold")))
+    console.print(ListItem(Text(document.source, style="dim")))
     console.print(Text(tr(", ").join(parts), style="dim"))
     for line in card_texts(reading.card):
-        console.print(Item(Text(line, style="dim")))
+        console.print(ListItem(Text(line, style="dim")))
     chunks = reading.chunks or ()
     begins = [chunk.start for chunk in chunks]
     for page, start in pages:
@@ -141,18 +141,18 @@ def _print(console: Console, reading: Reading, pages: Sequence[tuple[Page, int]]
         if tables:
             head.append(tr(", ") + tr("tables: {count}", count=tables), style="dim")
         console.print()
-        console.print(Item(head))
+        console.print(ListItem(head))
         for one in page.notes:
             style = "yellow" if one.problem else "dim"
             text = tr("{text}.", text=note_text(one))
             if place:
                 text = tr("{place}: {text}.", place=place, text=note_text(one))
-            console.print(Item(Text(text, style=style)))
+            console.print(ListItem(Text(text, style=style)))
         end = start + len(page.text)
         here = chunks[bisect_left(begins, start) : bisect_left(begins, end)]
         text = _marked(page.text, [(one.start - start, one.position + 1) for one in here])
         for line in text.split("\n"):  # indented, so that none looks like a line of ours
-            console.print(Item(Text(" " * INDENT + line)))
+            console.print(ListItem(Text(" " * INDENT + line)))
 
 
 def _marked(text: str, begins: Sequence[tuple[int, int]]) -> str:

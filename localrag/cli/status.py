@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from localrag.cli.output import (
-    Item,
+    ListItem,
     any_library_option,
     emit_json,
     json_option,
@@ -44,8 +43,8 @@ _LISTED = ("id", "title", "sources", "pages", "chunks", "language", "added_at", 
 def status(documents: bool, only_problems: bool, library: Location, as_json: bool) -> None:
     """Print counts, sizes and models; no model is loaded."""
     from localrag.api import LocalRAG
-    from localrag.cli import at_rest
     from localrag.cli.served import reason_text, running
+    from localrag.library.folder import vaults
 
     with LocalRAG.open(library, create=False) as rag:
         problems = rag.problems()
@@ -55,7 +54,7 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
         found, readings = rag.status(), rag.library.readings()
         records = rag.library.documents() if documents or as_json else []
         server, why = running(library, rag.settings)
-    encryption = at_rest.protections(library, ask=sys.platform != "linux")
+    is_vault = isinstance(library, Path) and vaults.is_vault(library)
     if as_json:
         from localrag.presentation.reading import pages_read
         from localrag.presentation.records import picked
@@ -80,13 +79,16 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
                 ],
                 **picked(found, "writer", "shared", "without_modes"),
                 "server": {"used": server is not None, "reason": why} if server or why else None,
-                "encryption": at_rest.as_json(encryption),
+                # Of its disk nothing is known: what is no vault may be encrypted all the same.
+                "encryption": {
+                    "library": {"encrypted": is_vault or None, "by": "vault" * is_vault}
+                },
                 "list": [picked(record, *_LISTED) for record in records],
             }
         )
         return
     console = stdout_console()
-    more = {tr("Encryption at rest"): at_rest.sentence(encryption)}
+    more = {tr("Encryption at rest"): tr("vault") if is_vault else tr("not by localrag")}
     if not isinstance(library, Path) and not library.is_local:
         more[tr("Database")] = tr("on another machine, over TLS, its certificate checked")
     if server is not None:
@@ -103,7 +105,7 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
         heads = tr("Document"), tr("Pages"), tr("Passages"), tr("Language"), tr("Added")
         rows = (
             (
-                Group(*(Item(Text(as_name(source))) for source in record.sources)),
+                Group(*(ListItem(Text(as_name(source))) for source in record.sources)),
                 *(str(record.pages), str(record.chunks), record.language),
                 record.added_at[:16].replace("T", " "),
             )

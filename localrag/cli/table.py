@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from localrag.cli.output import (
+    Interrupts,
     any_library_option,
     emit_json,
     file_option,
@@ -21,24 +22,21 @@ from localrag.cli.output import (
     write_report,
 )
 from localrag.cli.output import table as grid
+from localrag.documents.formats import table as formats
+from localrag.library.catalogue.filters import Filter
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
+    from localrag.api import LocalRAG
     from localrag.library.location import Location
-    from localrag.tables.records import Column, ColumnKind, Event, Table
+    from localrag.tables.records import Column, Event, Table
 
 
-def _columns(
-    _: click.Context, __: click.Parameter, given: tuple[str, ...]
-) -> tuple[tuple[str, str | None], ...]:
-    """`date: When does it end?` as a question and the kind of its answers, where one is named."""
-    kinds = {"text", "number", "money", "date", "yes/no"}
-    columns: list[tuple[str, str | None]] = []
-    for column in given:
-        kind, colon, question = column.partition(":")
-        named = bool(colon) and kind.strip().lower() in kinds
-        columns.append((question.strip(), kind.strip().lower()) if named else (column, None))
-    return tuple(columns)
+def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[Column, ...]:
+    """Each with the kind of its answers, or the answers, where they are named before it."""
+    from localrag.tables.records import column_of
+
+    return tuple(map(column_of, given))
 
 
 @click.command(
@@ -59,7 +57,8 @@ def _columns(
     callback=_columns,
     help=tr(
         "A question for each document; may be repeated. With a kind before it (text, number, "
-        "money, date, yes/no), cells of another kind are doubtful: 'date: When does it end?'"
+        "money, date, yes/no), cells of another kind are doubtful: 'date: When does it end?' With "
+        "answers before it, one of them is chosen: 'monthly | yearly: How often is it paid?'"
     ),
 )
 @click.option(
@@ -68,6 +67,19 @@ def _columns(
     metavar=tr("WORDS"),
     help=tr("Only documents that hold at least one of these words."),
 )
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    type=click.Choice(formats.names()),
+    help=tr("Only in files of this kind; may be repeated."),
+)
+@click.option(
+    "--save",
+    default="",
+    metavar=tr("NAME"),
+    help=tr("Keep the table under this name: `localrag tables show` asks what is new."),
+)
 @file_option(
     "-o", "--output", text=tr("Save the table with its citations, as .xlsx, .csv, .html or .md.")
 )
@@ -75,22 +87,39 @@ def _columns(
 @json_option
 def table(
     patterns: tuple[str, ...],
-    columns: tuple[tuple[str, ColumnKind | None], ...],
+    columns: tuple[Column, ...],
     words: str,
+    types: tuple[str, ...],
+    save: str,
     output: Path | None,
     library: Location,
     as_json: bool,
 ) -> None:
     """Ask and print."""
+    chosen = Filter(types=types) if types else None
+
+    def make(rag: LocalRAG, **heard: Any) -> Table:
+        return rag.table(patterns, columns, words=words, save=save, filter=chosen, **heard)
+
+    ask_and_print(library, lambda _: columns, make, output, as_json=as_json)
+
+
+def ask_and_print(
+    library: Location,
+    columns_of: Callable[[LocalRAG], Sequence[Column]],
+    make: Callable[..., Table],
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Show the table that `make` asks for; `on_event` and `stopped` are for `LocalRAG.table`."""
     from localrag.presentation.tables import check_suffix, exported, table_json
-    from localrag.tables.records import Column
 
     if output is not None:
         check_suffix(output)  # before hours of work
     stopped = threading.Event()
-    wanted = [Column(question, kind) for question, kind in columns]
-    with open_library(library) as rag, _stops(stopped):
-        made = rag.table(patterns, wanted, words=words, on_event=_teller(wanted), stopped=stopped)
+    with open_library(library) as rag, Interrupts(stopped):
+        made = make(rag, on_event=_teller(columns_of(rag)), stopped=stopped)
     if output is not None:
         write_report(output, exported(made, output))
         note(tr("Saved: {path}", path=output))
@@ -100,35 +129,7 @@ def table(
         print_table(made)
 
 
-def _stops(stopped: threading.Event) -> _Interrupts:
-    return _Interrupts(stopped)
-
-
-class _Interrupts:
-    """The first Ctrl-C ends the reading and shows what there is; the second ends the command."""
-
-    def __init__(self, stopped: threading.Event) -> None:
-        self._stopped = stopped
-
-    def __enter__(self) -> None:
-        import signal
-
-        self._before = signal.getsignal(signal.SIGINT)
-        signal.signal(signal.SIGINT, self._stop)
-
-    def _stop(self, *_: object) -> None:
-        if self._stopped.is_set():
-            raise KeyboardInterrupt
-        self._stopped.set()
-        note(tr("Stopping; what was read is kept. Press Ctrl-C again to end at once."))
-
-    def __exit__(self, *_: object) -> None:
-        import signal
-
-        signal.signal(signal.SIGINT, self._before)
-
-
-def _teller(columns: list[Column]) -> Callable[[Event], None]:
+def _teller(columns: Sequence[Column]) -> Callable[[Event], None]:
     """Says how much there is to do, and each cell as it is read."""
     from localrag.errors import LocalragError
     from localrag.presentation.tables import begun_text, cell_text

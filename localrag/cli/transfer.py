@@ -20,8 +20,9 @@ from localrag.errors import UsageError
 from localrag.messages import tr
 
 if TYPE_CHECKING:
+    from localrag.library.folder.vaults import Header
     from localrag.library.location import Location
-    from localrag.library.transfer import ImportStage, Manifest
+    from localrag.library.transfer import ImportStage, TransferManifest
 
 
 def named(_context: click.Context, _parameter: click.Parameter, text: str) -> Path:
@@ -34,7 +35,7 @@ def named(_context: click.Context, _parameter: click.Parameter, text: str) -> Pa
 archive_argument = click.argument("archive", metavar=tr("FILE"), type=click.Path(), callback=named)
 
 
-def _told(manifest: Manifest, started: float) -> dict[str, Any]:
+def _told(manifest: TransferManifest, started: float) -> dict[str, Any]:
     """What both say of the library and of the work."""
     return {
         "documents": manifest.documents,
@@ -53,16 +54,46 @@ def _told(manifest: Manifest, started: float) -> dict[str, Any]:
     ),
 )
 @archive_argument
+@click.option("--encrypt", is_flag=True, help=tr("Encrypt the file with a passphrase of its own."))
+@click.option(
+    "--recipient",
+    "recipients",
+    multiple=True,
+    metavar="age1...",
+    help=tr("Encrypt the file for this age recipient; may be given several times."),
+)
+@click.option("--in-clear", is_flag=True, help=tr("Leave the export of a vault unencrypted."))
 @any_library_option
 @json_option
-def export_library(archive: Path, library: Location, as_json: bool) -> None:
+def export_library(
+    archive: Path,
+    encrypt: bool,
+    recipients: tuple[str, ...],
+    in_clear: bool,
+    library: Location,
+    as_json: bool,
+) -> None:
     """Export and report."""
     from localrag import __version__, hosted
     from localrag.config.settings import load_settings
     from localrag.library.transfer import export_library as export
 
+    protection = None
+    if encrypt or recipients:
+        from localrag.cli import passphrases
+        from localrag.library.folder.vaults import new_header
+
+        chosen = passphrases.new(tr("Passphrase of the export")) if encrypt else ""
+        header, key, _ = new_header(chosen, recipients, recovery=False)
+        protection = header, key
     started = time.monotonic()
-    manifest = export(hosted.reachable(library, load_settings()), archive, __version__)
+    manifest = export(
+        hosted.reachable(library, load_settings()),
+        archive,
+        __version__,
+        protection=protection,
+        in_clear=in_clear,
+    )
     told, size = _told(manifest, started), archive.stat().st_size
     if as_json:
         emit_json({"file": str(archive), "bytes": size} | told)
@@ -86,9 +117,15 @@ def export_library(archive: Path, library: Location, as_json: bool) -> None:
     ),
 )
 @archive_argument
+@click.option(
+    "--identity",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar=tr("FILE"),
+    help=tr("Open an encrypted export with the age identity in this file."),
+)
 @library_option
 @json_option
-def import_library(archive: Path, library: Path, as_json: bool) -> None:
+def import_library(archive: Path, identity: Path | None, library: Path, as_json: bool) -> None:
     """Import and report; says which embedding model the library needs, if it is not here."""
     from localrag import factory
     from localrag.cli.progress import say_waiting
@@ -104,6 +141,15 @@ def import_library(archive: Path, library: Path, as_json: bool) -> None:
         else:
             note(tr("Building the search indexes ..."))
 
+    def unlock(header: Header) -> bytes:
+        from localrag.cli import passphrases
+        from localrag.library.folder import vaults
+
+        if identity is not None:
+            return vaults.key_by_identity(header, identity.read_text("utf-8", "replace"))
+        question = tr("Passphrase of the export")
+        return vaults.key_by_passphrase(header, passphrases.existing(question))
+
     settings = load_settings()
     started = time.monotonic()
     manifest = bring(
@@ -113,6 +159,7 @@ def import_library(archive: Path, library: Path, as_json: bool) -> None:
         on_wait=say_waiting,
         tell=tell,
         describe=finding_text,
+        unlock=unlock,
     )
     told, wanted = _told(manifest, started), manifest.embedding_name
     spec = factory.make_models().catalogue.find(wanted)

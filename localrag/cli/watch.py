@@ -22,7 +22,7 @@ from localrag.cli.output import (
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.indexing.events import Event
+    from localrag.indexing.events import IndexingEvent
     from localrag.library.location import Location
 
 AWAY = {
@@ -100,14 +100,14 @@ def watch(
     from localrag.api import LocalRAG
     from localrag.documents.files import walk
     from localrag.indexing import unread
-    from localrag.library.folder.filesystem import CATALOGUE
+    from localrag.library.folder.filesystem import catalogue_of
 
     places = [Path(path).expanduser() for path in paths]
     # A mistyped path is said before anything is made.
-    if isinstance(library, Path) and not (library / CATALOGUE).exists():
+    if isinstance(library, Path) and not catalogue_of(library).exists():
         walk(places, [])
 
-    def tell(event: Event) -> None:
+    def tell(event: IndexingEvent) -> None:
         told = _told(event)
         if told is None:
             return
@@ -149,7 +149,7 @@ def watch(
         raise click.exceptions.Exit(UNREAD if complete else 1)
 
 
-def _told(event: Event) -> tuple[str, dict[str, Any], str] | None:
+def _told(event: IndexingEvent) -> tuple[str, dict[str, Any], str] | None:
     """An event's name, its values and what a person reads; None for what is no change."""
     from localrag.indexing import events
     from localrag.presentation.records import picked

@@ -132,6 +132,12 @@ class KeywordSettings(_Section, frozen=True):
     """Path of a jieba dictionary with the words of your field."""
 
 
+class VectorSettings(_Section, frozen=True):
+    """The dense half of the search."""
+
+    engine: Literal["faiss"] = "faiss"
+
+
 class RetrievalSettings(_Section, frozen=True):
     """How passages are found."""
 
@@ -205,6 +211,9 @@ class AnswerSettings(_Section, frozen=True):
     """Below this probability that a passage holds the answer, or that all do together where a list
     is asked for, localrag says that they do not. As the starter model gives it: others are brought
     to its scale by `models calibrate`."""
+    tables: bool = True
+    """Whether a question about all (lists, counts, sums, the largest) is computed from the rows of
+    sheets, or from documents that are asked one by one, with a statement of completeness."""
     strict: bool = False
     """Whether only what the documents bear out is shown: every sentence is checked before that, and
     where none is left, localrag says that they do not hold the answer."""
@@ -278,6 +287,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     llm: LlamaCppSettings | OpenAISettings = LlamaCppSettings()
     chunking: SentenceChunking | WindowChunking = SentenceChunking()
     keywords: KeywordSettings = KeywordSettings()
+    vectors: VectorSettings = VectorSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
     reranker: RerankerSettings = NoReranking()
     answer: AnswerSettings = AnswerSettings()
@@ -290,10 +300,10 @@ RESERVED_VARIABLES = frozenset(
     {
         *("LOCALRAG_LIBRARY", "LOCALRAG_MODELS", "LOCALRAG_CONFIG", "LOCALRAG_LANG"),
         *("LOCALRAG_DEBUG", "LOCALRAG_KEYS", "LOCALRAG_WATCHED", "LOCALRAG_TOKEN"),
-        "LOCALRAG_SIGN_ON_SECRET",
+        *("LOCALRAG_SIGN_ON_SECRET", "LOCALRAG_COMPILE", "LOCALRAG_PREBUILT"),
     }
 )
-"""Variables that say where things are or how to talk, and are no settings."""
+"""Variables that say where things are, how to talk or what to install, and are no settings."""
 
 _SECTIONS: dict[str, Struct] = {
     name: default

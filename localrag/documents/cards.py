@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath, PureWindowsPath
 from typing import Literal
 
+from localrag.languages import any_of
 from localrag.text.figures import figures
-from localrag.text.han import HAN
 from localrag.types import Card, CardKind
 
 HEAD = 600
@@ -29,23 +29,20 @@ _MOST = 6
 _WORD_BREAK = re.compile(r"(?<=[a-z])(?=[A-Z])|[_\-.\s]+")
 """OttwayLease_v2-final -> Ottway Lease v2 final."""
 
-_KIND_WORDS: tuple[tuple[CardKind, str, str], ...] = (
-    ("amendment", "amendment|addendum", "补充协议|变更协议|修订协议"),
-    ("contract", "contract|agreement|lease", "合同|协议"),
-    ("invoice", "invoice", "发票|账单"),
-    ("quotation", "quotation|quote", "报价"),
-    ("minutes", "minutes", "纪要|会议记录"),
-    ("policy", "policy|policies|handbook|protocol|regulations", "制度|规定|办法|手册|规程"),
-    ("report", "report", "报告|报表"),
-    ("notice", "notice", "通知|公告"),
-    ("budget", "budget", "预算"),
+_KIND_ORDER: tuple[CardKind, ...] = (
+    *("amendment", "contract", "invoice", "quotation", "minutes"),
+    *("policy", "report", "notice", "budget"),
 )
 """In this order: a supplementary agreement is no contract of its own."""
 
-_KINDS = tuple(
-    (kind, re.compile(rf"\b(?:{english})s?\b|{chinese}", re.IGNORECASE))
-    for kind, english, chinese in _KIND_WORDS
-)
+
+def _kind_pattern(kind: CardKind) -> re.Pattern[str]:
+    return re.compile(
+        any_of(lambda language: language.documents.kinds.get(kind, "")), re.IGNORECASE
+    )
+
+
+_KINDS = tuple((kind, _kind_pattern(kind)) for kind in _KIND_ORDER)
 
 _BY_SUFFIX: dict[str, CardKind] = {
     **dict.fromkeys((".eml", ".msg"), "mail"),
@@ -53,25 +50,13 @@ _BY_SUFFIX: dict[str, CardKind] = {
     **dict.fromkeys((".pptx", ".ppt", ".odp"), "slides"),
 }
 
-_DRAFT = re.compile(r"\bdraft\b|草案|草稿|征求意见|讨论稿", re.IGNORECASE)
-_WITHDRAWN = re.compile(
-    r"\b(?:archived?|superseded|obsolete|withdrawn|outdated|old)\b|废止|作废|已失效|旧版|归档",
-    re.IGNORECASE,
-)
-
-_COMPANY = re.compile(
-    # Ottway Electronics Ltd; Marsh & Sons GmbH
-    r"(?:[A-Z][\w'’&.-]*[ ](?:(?:of|and|&|de|van|der)[ ])?){1,5}"
-    r"(?:Ltd|Limited|LLC|LLP|Inc|Corp|Corporation|GmbH|AG|KG|SA|SAS|BV|NV|PLC|plc|Co|Company"
-    r"|Group|Holdings|Partners|Associates|Trust|University|Bank|Council)\b"
-    # 云翼航空有限公司
-    rf"|[{HAN}（）()]{{2,20}}?(?:有限责任公司|股份有限公司|有限公司|集团|事务所|公司|大学|学院|医院|银行)"
-)
+_DRAFT = re.compile(any_of(lambda language: language.documents.draft), re.IGNORECASE)
+_WITHDRAWN = re.compile(any_of(lambda language: language.documents.withdrawn), re.IGNORECASE)
+_COMPANY = re.compile(any_of(lambda language: language.documents.company))
 _PARTY_LINE = re.compile(
     # Supplier: Ottway Electronics; 甲方（出租方）：滨江物业
-    r"^(?:from|to|bill(?:ed)? to|customer|client|supplier|contractor|landlord|tenant|buyer|seller"
-    r"|lessor|lessee|employer|employee|vendor|甲方|乙方|丙方|出租[方人]|承租[方人]|供应商|供货方|客户"
-    r"|委托[方人]|受托[方人]|发件人|收件人)(?:\s?[（(][^）)\n]{1,20}[）)])?\s?[:：]\s*(?P<party>[^\n,，;；]{2,60})",
+    rf"^(?:{any_of(lambda language: language.documents.party)})"
+    r"(?:\s?[（(][^）)\n]{1,20}[）)])?\s?[:：]\s*(?P<party>[^\n,，;；]{2,60})",
     re.IGNORECASE | re.MULTILINE,
 )
 _NUMBER = re.compile(
@@ -99,6 +84,12 @@ def card_of(title: str, source: str, head: str) -> Card:
         parties=_first(_parties(f"{title}\n{head}")),
         numbers=_first(match[0] for match in _NUMBER.finditer(f"{named}\n{head}")),
     )
+
+
+def own_date(title: str, source: str) -> str:
+    """The newest date that a document's title and its file's name give, "" for none."""
+    stem = source.replace("\\", "/").rpartition("/")[2].rpartition(".")[0]
+    return max(_dates(f"{title}\n{stem}"), default="")
 
 
 def card_text(card: Card) -> str:

@@ -199,24 +199,24 @@ class SentenceChunker:
             glued.append(unit)
         return glued
 
-    def _groups(self, source: _Source, units: list[_Unit]) -> list[_Group]:
+    def _groups(self, source: _Source, units: list[_Unit]) -> list[_SectionGroup]:
         """Sections with their sentences; bare headings and short sections joined."""
         small = self._target // 5
-        groups: list[_Group] = []
+        groups: list[_SectionGroup] = []
         lead: list[_Unit] = []
         for path, members, bare in _by_section(source, units, small):
             lead += members
             if bare:
                 continue
-            group, lead = _Group(path, lead), []
+            group, lead = _SectionGroup(path, lead), []
             short = bool(groups) and groups[-1].tokens < small
             if short and groups[-1].joins(group, self._target, small):
                 group = groups.pop().with_next(group)
             groups.append(group)
         if lead:
             # Headings at the very end have no text to stand above.
-            last = groups.pop() if groups else _Group((), [])
-            groups.append(_Group(last.path, last.units + lead))
+            last = groups.pop() if groups else _SectionGroup((), [])
+            groups.append(_SectionGroup(last.path, last.units + lead))
         if len(groups) > 1 and groups[-1].tokens < small:
             before, last = groups[-2:]
             if before.joins(last, self._target, small):
@@ -386,7 +386,7 @@ class _Cut(NamedTuple):
     heading: str
 
 
-class _Section(NamedTuple):
+class _HeadingSection(NamedTuple):
     """From one heading to the next; `path` names the headings above and its own."""
 
     start: int
@@ -394,7 +394,7 @@ class _Section(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _SectionGroup:
     path: tuple[str, ...]
     units: list[_Unit]
 
@@ -402,7 +402,7 @@ class _Group:
     def tokens(self) -> int:
         return sum(unit.tokens for unit in self.units)
 
-    def joins(self, following: _Group, target: int, small: int) -> bool:
+    def joins(self, following: _SectionGroup, target: int, small: int) -> bool:
         """Whether the two may be one chunk: siblings, or a parent and its child, and short.
 
         Sections at the top have no heading in common to go by: only if both are small.
@@ -413,10 +413,10 @@ class _Group:
             return following.path[: len(self.path)] == self.path
         return bool(self.path[:-1]) or max(self.tokens, following.tokens) < small
 
-    def with_next(self, following: _Group) -> _Group:
+    def with_next(self, following: _SectionGroup) -> _SectionGroup:
         pairs = zip(self.path, following.path, strict=False)
         path = tuple(mine for mine, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        return _Group(path, self.units + following.units)
+        return _SectionGroup(path, self.units + following.units)
 
 
 class _Source:
@@ -432,13 +432,13 @@ class _Source:
         self.title = shortened_title(document.title)
         lengths = (len(page.text) + len(PAGE_BREAK) for page in document.pages)
         self._page_starts = [0, *accumulate(lengths)][:-1]
-        self.sections = [_Section(0, ())]
+        self.sections = [_HeadingSection(0, ())]
         above: list[tuple[int, str]] = []
         for heading in sorted(document.headings, key=lambda heading: heading.start):
             while above and above[-1][0] >= heading.level:
                 above.pop()
             above.append((heading.level, " ".join(heading.text.split())))
-            self.sections.append(_Section(heading.start, tuple(name for _, name in above)))
+            self.sections.append(_HeadingSection(heading.start, tuple(name for _, name in above)))
         self._rows = list(self._rows_of(document, names or _shortened))
 
     def _rows_of(

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -43,6 +44,7 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.system.files import storable_path
+from localrag.system.unlinked import open_unlinked
 from localrag.types import Document, PageNote
 
 SIZE_LIMIT = 512 * 1024 * 1024
@@ -56,6 +58,8 @@ _PASSED_OVER = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Hidden files, locks of office programs, backups of editors, downloads that are under way."""
+
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 _JUNCTION = 0xA0000003
 """The reparse tag that Windows gives a junction; `os.path.isjunction` came with Python 3.12."""
@@ -129,7 +133,8 @@ def _misnamed(document: Document, suffix: str, content: str) -> Document:
 def read_bytes(path: Path, *, below: Sequence[str] | None = None) -> bytes:
     """The bytes of a file; a ParsingError if it cannot be read or has more than `SIZE_LIMIT`.
 
-    Also, with `below`, if it lies in none of these folders, given by their real paths.
+    Also, with `below`, if it is or lies in none of these files and folders, given by their real
+    paths, or in what is hidden there. What becomes a link while it is opened is not followed.
     """
     try:
         with _opened(path, below) as (file, size):
@@ -156,24 +161,37 @@ def _opened(path: Path, below: Sequence[str] | None) -> Iterator[tuple[BinaryIO,
 
     Raises a ParsingError for what is none or lies elsewhere by now, before a byte is read.
     """
+    opener: Callable[[str, int], int] = _without_waiting
+    if below is not None:
+        real = os.path.realpath(path)
+        if not _lies_below(real, below):
+            raise _leads_out(str(path), real)
+        opener = partial(_without_links, path, real)
     # Not blocking: what was a file when it was found may be a pipe by now.
-    with open(path, "rb", opener=_without_waiting) as file:
+    with open(path, "rb", opener=opener) as file:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode):
             raise _no_file(path)
-        if below is not None:
+        if sys.platform == "win32" and below is not None:
             real = _real_path(path, file.fileno())
-            if not any(is_in(real, folder) for folder in below):
+            if not _lies_below(real, below):
                 raise _leads_out(str(path), real)
         yield file, state.st_size
 
 
 def _real_path(path: Path, opened: int) -> str:
     """Where an open file lies, whatever its path leads to by now; "" if that cannot be told."""
-    if sys.platform == "linux":
-        return os.readlink(f"/proc/self/fd/{opened}")  # noqa: PTH115 - not a path by itself
     real = os.path.realpath(path)
     return real if os.path.samestat(os.stat(real), os.fstat(opened)) else ""  # noqa: PTH116
+
+
+def opens(path: Path) -> bool:
+    """Whether a file can be opened: Windows refuses while another program writes it."""
+    try:
+        os.close(_without_waiting(str(path), os.O_RDONLY))
+    except OSError:
+        return False
+    return True
 
 
 def whereabouts(path: Path) -> Path | None:
@@ -193,7 +211,21 @@ def whereabouts(path: Path) -> Path | None:
 
 
 def _without_waiting(name: str, flags: int) -> int:
-    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+    return os.open(name, flags | _NO_WAIT)
+
+
+def _without_links(path: str | Path, real: str, _: str, flags: int) -> int:
+    """Open what lay at `path` when its real path was asked for; a link since then is refused.
+
+    Raises PassedOverError, which says where it leads now.
+    """
+    try:
+        return open_unlinked(real, flags | _NO_WAIT)
+    except OSError:
+        now = os.path.realpath(path)
+        if now == real:
+            raise
+        raise _leads_out(str(path), now) from None
 
 
 def walk(
@@ -230,7 +262,7 @@ def walk_names(
 ) -> Iterator[str]:
     """The same as strings: a path of each of a million files would take longer than finding it.
 
-    What is opened must lie `below`, as in `read_bytes`.
+    What is opened must lie `below`, as in `read_bytes`; in what is walked if that is not given.
     """
     kept = os.path.realpath(library) if library else ""
     for path in paths:
@@ -249,7 +281,7 @@ def walk_names(
     return _walk(paths, skipped, kept, [] if folders is None else folders, known, below)
 
 
-class _Met(NamedTuple):
+class _WalkedPath(NamedTuple):
     """A path on the walk: where it lies, and what lies there if that is known."""
 
     path: str
@@ -269,10 +301,11 @@ def _walk(
 ) -> Iterator[str]:
     seen: set[str] = set()
     roots = {os.path.realpath(path) for path in paths}
+    below = [*roots] if below is None else below
     inside = os.path.join(library, "")  # noqa: PTH118 - of "/" too
     links: deque[str] = deque()
     # A stack and not recursion: folders may be nested deeper than Python's calls.
-    stack = [_Met(str(path), os.path.realpath(path), named=True) for path in reversed(paths)]
+    stack = [_WalkedPath(str(path), os.path.realpath(path), named=True) for path in reversed(paths)]
     while stack or links:
         if stack:
             path, real, named, mode = stack.pop()
@@ -296,7 +329,7 @@ def _walk(
                 else:
                     yield path
                 continue
-            entries = _entries(path)
+            entries = _entries(real)
             folders.append(Path(path))
             # As `Path` joins them.
             before = "" if path == os.curdir else os.path.join(path, "")  # noqa: PTH118
@@ -306,7 +339,11 @@ def _walk(
                 if _is_link(entry):
                     links.append(before + entry.name)
                 else:
-                    stack.append(_Met(before + entry.name, lies + entry.name, mode=_mode(entry)))
+                    stack.append(
+                        _WalkedPath(before + entry.name, lies + entry.name, mode=_mode(entry))
+                    )
+        except PassedOverError:  # a folder that has become a link
+            skipped.append(_leads_out(path, os.path.realpath(path)))
         except OSError as error:
             if named and not Path(path).is_dir():  # reading it says what is wrong
                 yield path
@@ -315,7 +352,7 @@ def _walk(
 
 
 def _refusal(
-    name: str, mode: int, known: Collection[str], below: Sequence[str] | None
+    name: str, mode: int, known: Collection[str], below: Sequence[str]
 ) -> ParsingError | None:
     """Why what was met in a folder is not read."""
     if not stat.S_ISREG(mode):
@@ -333,10 +370,29 @@ def _refusal(
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """What lies in a folder, last first, without what is hidden or unfinished."""
-    with os.scandir(folder) as found:
+    """What lies in a folder, last first, without what is hidden or unfinished.
+
+    `folder` is a real path; what has become a link since then is not followed.
+    """
+    with _listed(folder) as found:
         shown = [each for each in found if not _PASSED_OVER.fullmatch(each.name)]
+        for entry in shown:  # some file systems are asked for what it is: while the folder is open
+            _mode(entry)
     return sorted(shown, key=lambda each: os.path.normcase(each.name), reverse=True)
+
+
+@contextmanager
+def _listed(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    if os.scandir not in os.supports_fd:
+        with os.scandir(folder) as found:
+            yield found
+        return
+    opened = _without_links(folder, folder, "", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        with os.scandir(opened) as found:
+            yield found
+    finally:
+        os.close(opened)
 
 
 def is_passed_over(name: str) -> bool:

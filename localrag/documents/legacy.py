@@ -44,7 +44,13 @@ def modern(path: Path, data: bytes) -> bytes | None:
     program = _program()
     if kind not in ("docx", "pptx") or program is None:
         return None
-    with files.scratch_folder() as folder:
+    # What it writes goes to a file of which it has a descriptor and no path; the process has given
+    # up writing more than LARGEST before it sees the document.
+    with (
+        files.scratch_folder() as folder,
+        files.scratch_folder() as place,
+        files.create_file(place / "made") as made,
+    ):
         command = processes.python(PROGRAM, str(program), str(folder), kind)
         own = {"HOME": str(folder), "TMPDIR": str(folder), "SAL_USE_VCLPLUGIN": "svp"}
         try:
@@ -53,16 +59,18 @@ def modern(path: Path, data: bytes) -> bytes | None:
                 (*processes.PLAIN, network.WATCHED),
                 variables=own,
                 given=data,
+                stdout=made,
                 seconds=SECONDS,
             )
         except processes.TimedOutError:
             reason = f"LibreOffice took more than {SECONDS} s"
         else:
-            if done.returncode == 0 and done.stdout:
-                return done.stdout
+            size = made.seek(0, os.SEEK_END)
+            if done.returncode == 0 and 0 < size <= LARGEST:
+                return (place / "made").read_bytes()
             if done.returncode == _FAILED:
                 return None  # it could not be confined, or is one that cannot be used so
-            reason = f"LibreOffice ended with code {done.returncode}"
+            reason = f"LibreOffice ended with code {done.returncode} and wrote {size} bytes"
     raise CorruptFileError(
         "{source} is damaged ({reason}).",
         hint="Copy or download it again, or open it in its own program and save a new copy.",

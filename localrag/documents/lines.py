@@ -21,7 +21,7 @@ from localrag.documents.tables import CELL_BREAK as CELL_BREAK
 from localrag.documents.tables import header_rows_of, names_of, notes_of, titles_of, with_cells
 from localrag.errors import EmptyFileError
 from localrag.text.normalize import clean, has_radicals, mend_radicals, script_of
-from localrag.types import PAGE_BREAK, Document, Heading, How, Page, PageNote, Table, Unit
+from localrag.types import PAGE_BREAK, Document, Heading, How, Page, PageNote, TableSpan, Unit
 
 LONGEST_HEADING = 1000
 """Code points; a longer one is text: each passage below it would repeat it."""
@@ -68,7 +68,7 @@ _DECIDES = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Header:
+class TableHeader:
     """The header of one table: its columns' names, and how many of its first lines say them.
 
     Neighbouring lines with the same object are the rows of one table.
@@ -87,7 +87,7 @@ class Line:
 
     text: str
     level: int = 0
-    table: Header | None = None
+    table: TableHeader | None = None
     marks: tuple[Mark, ...] = ()
 
 
@@ -240,7 +240,7 @@ def build(
         raise empty(file.source)
     texts: list[Page] = []
     headings: list[Heading] = []
-    tables: list[tuple[Header, Table]] = []
+    tables: list[tuple[TableHeader, TableSpan]] = []
     offset = 0
     for number, page in enumerate(all_pages, start=1):
         start = offset
@@ -296,13 +296,15 @@ def _with_mended_radicals(document: Document) -> Document:
     )
 
 
-def _add_row(tables: list[tuple[Header, Table]], header: Header, start: int, end: int) -> None:
+def _add_row(
+    tables: list[tuple[TableHeader, TableSpan]], header: TableHeader, start: int, end: int
+) -> None:
     """Let the last table go on, also over the end of a page, or begin another."""
     if tables and tables[-1][0] is header and tables[-1][1].end + 1 == start:
         tables[-1] = header, replace(tables[-1][1], end=end)
     else:
         begun = any(known is header for known, _ in tables[-1:])
-        tables.append((header, Table(start, end, header.names, 0 if begun else header.rows)))
+        tables.append((header, TableSpan(start, end, header.names, 0 if begun else header.rows)))
 
 
 def table_lines(
@@ -329,12 +331,12 @@ def table_lines(
     first = 0 if corner else titles_of(cells_of)
     last = len(kept) - notes_of(cells_of[first:])
     table = cells_of[first:last]
-    header: Header | None = None
+    header: TableHeader | None = None
     if max(map(len, table), default=0) > 1:  # else a frame around text
         named_rows = min((header_rows or 0) - first, len(table))
         if named_rows <= 0:
             named_rows = header_rows_of(table, styled=styled, named=named)
-        header = Header(names_of(table[:named_rows]), named_rows)
+        header = TableHeader(names_of(table[:named_rows]), named_rows)
     lines = []
     due = -1
     for place, (number, cells) in enumerate(kept):

@@ -83,7 +83,7 @@ class OcrLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PictureReading:
     """What was read of a picture, turned clockwise by `turn` degrees before."""
 
     lines: tuple[OcrLine, ...]
@@ -98,7 +98,7 @@ class Reading:
 class PageReader(Protocol):
     """Reads pictures of text."""
 
-    def read(self, image: Image) -> Reading:
+    def read(self, image: Image) -> PictureReading:
         """The lines of a picture, upright."""
         ...
 
@@ -106,14 +106,14 @@ class PageReader(Protocol):
 class RapidOcrReader:
     """PP-OCRv6 small, Chinese and English, on one thread."""
 
-    def read(self, image: Image) -> Reading:
+    def read(self, image: Image) -> PictureReading:
         """The lines of a picture, whichever way it lies.
 
         Raises ModelCorruptError where the weights are not those that belong to the package.
         """
         quads = _detect(image)
         if not len(quads):
-            return Reading(())
+            return PictureReading(())
         crops = _crops(image, quads)
         turn, read = _turn_of(quads, crops)
         if turn:
@@ -135,7 +135,7 @@ class RapidOcrReader:
                         quad, found = np.roll(quad, 2, axis=0), other
             if found.confidence >= LEAST and found.text.strip():
                 lines.append(_line(quad, found, turn, width, height))
-        return Reading(tuple(lines), turn)
+        return PictureReading(tuple(lines), turn)
 
 
 @functools.cache
@@ -144,7 +144,7 @@ def page_reader() -> PageReader:
     return RapidOcrReader()
 
 
-class _Found(NamedTuple):
+class _CropReading(NamedTuple):
     """What was read of one crop; words have their place as shares of its width."""
 
     text: str
@@ -163,7 +163,9 @@ def _mean(read: Any) -> float:
     return sum(count * confidence for count, confidence in pairs) / total if total else 0.0
 
 
-def _turn_of(quads: NDArray[np.float32], crops: Sequence[Image]) -> tuple[Turn, dict[int, _Found]]:
+def _turn_of(
+    quads: NDArray[np.float32], crops: Sequence[Image]
+) -> tuple[Turn, dict[int, _CropReading]]:
     """How the picture must be turned so that its text is upright; what was read of which crop."""
     lengths = [max(crop.shape[:2]) for crop in crops]
     tall = [_is_tall(quad) for quad in quads]
@@ -239,12 +241,12 @@ def _crops(image: Image, quads: NDArray[np.float32]) -> list[Image]:
     return crops
 
 
-def _recognise(crops: Sequence[Image]) -> list[_Found]:
+def _recognise(crops: Sequence[Image]) -> list[_CropReading]:
     if not crops:
         return []
     result = _engine().recognize_txt(list(crops))
     return [
-        _Found(text, float(score), _words(text, info))
+        _CropReading(text, float(score), _words(text, info))
         for text, score, info in zip(result.txts, result.scores, result.word_results, strict=True)
     ]
 
@@ -266,7 +268,9 @@ def _words(text: str, info: Any) -> tuple[tuple[int, int, float, float], ...]:
     return tuple(found)
 
 
-def _line(quad: NDArray[np.float32], found: _Found, turn: Turn, width: int, height: int) -> OcrLine:
+def _line(
+    quad: NDArray[np.float32], found: _CropReading, turn: Turn, width: int, height: int
+) -> OcrLine:
     """The line of a quad whose first edge is the upper one of its text."""
     upper_left, upper_right, lower_right, lower_left = (
         (float(x), float(y)) for x, y in quad.tolist()

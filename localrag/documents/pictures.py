@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from localrag.documents.formats.archive import Archive
+from localrag.documents.formats.archive import ZipArchive
 from localrag.documents.formats.pdf.layout import (
     Block,
-    Row,
+    TextRow,
     first_word,
     hull,
     merge_segments,
@@ -32,7 +32,7 @@ from localrag.documents.ocr import (
     Box,
     Image,
     OcrLine,
-    Reading,
+    PictureReading,
     Turn,
     page_reader,
 )
@@ -130,7 +130,7 @@ def pixels(picture: Pillow.Image) -> tuple[Image, tuple[int, int]]:
 class Pictures:
     """The pictures in a file that is an archive, at most `MOST` of them and for `LONGEST`."""
 
-    def __init__(self, file: SourceFile, archive: Archive) -> None:
+    def __init__(self, file: SourceFile, archive: ZipArchive) -> None:
         self._file, self._archive = file, archive
         self._count, self._seconds = 0, 0.0
 
@@ -187,7 +187,7 @@ class Pictures:
         return found
 
 
-def stored(archive: Archive, folder: str) -> list[str]:
+def stored(archive: ZipArchive, folder: str) -> list[str]:
     """The names of the pictures in a folder of an archive."""
     names = sorted(set(archive.names()))
     return [one for one in names if one.startswith(folder) and one.lower().endswith(_SUFFIXES)]
@@ -216,7 +216,7 @@ def _seen(data: bytes) -> tuple[list[Line], float]:
     return [Line(line.text) for line in page_lines(reading)], reading.confidence
 
 
-def notes(reading: Reading) -> tuple[PageNote, ...]:
+def notes(reading: PictureReading) -> tuple[PageNote, ...]:
     """What there is to say of a page that was read by recognition."""
     if not reading.lines:
         return ()
@@ -228,7 +228,7 @@ def notes(reading: Reading) -> tuple[PageNote, ...]:
     return tuple(found)
 
 
-def page_lines(reading: Reading, unit: float = 1.0) -> list[Line]:
+def page_lines(reading: PictureReading, unit: float = 1.0) -> list[Line]:
     """The lines of a picture in reading order, put together into paragraphs.
 
     Their marks have `unit` to a pixel.
@@ -243,12 +243,12 @@ def page_lines(reading: Reading, unit: float = 1.0) -> list[Line]:
 
 
 def blocks(
-    reading: Reading, scale: float, left: float = 0.0, top: float = 0.0, unit: float = 0.0
+    reading: PictureReading, scale: float, left: float = 0.0, top: float = 0.0, unit: float = 0.0
 ) -> list[Block]:
     """What was read of a picture as the blocks of a page, `scale` points to a pixel of it.
 
     Its upper left corner, turned upright, is at `left` and `top`. Pieces that stand side by side
-    are one row, but for those of columns of running text. Where words stand (`Row.pieces`) is
+    are one row, but for those of columns of running text. Where words stand (`TextRow.pieces`) is
     said for the picture as it was given, `unit` to a pixel, `scale` if that is 0.
     """
     upright, aside = _rows(reading.lines, reading.turn, scale, unit or scale, left, top)
@@ -256,7 +256,7 @@ def blocks(
     segments = [merged for line in visual for merged in _near(line)]
     columns = [stack for stack in _stacks(segments) if _is_running_text(stack)]
     in_column = {id(row) for stack in columns for row in stack}
-    rows: list[Row] = []
+    rows: list[TextRow] = []
     for line in _visual_lines([one for one in segments if id(one) not in in_column]):
         rows += merge_segments(sorted(line, key=lambda row: row.x0))
     found = [Block(part) for stack in columns + _stacks(rows) for part in _parts(stack, upright)]
@@ -276,15 +276,15 @@ def _slope(line: OcrLine) -> float:
 
 def _rows(
     lines: Sequence[OcrLine], turn: Turn, scale: float, unit: float, left: float, top: float
-) -> tuple[list[Row], list[Row]]:
+) -> tuple[list[TextRow], list[TextRow]]:
     """A row for each line, the page straightened; and those that run at another angle."""
     level = [line for line in lines if abs(_slope(line)) < math.pi / 4]
     weights = [(_slope(line), len(line.text)) for line in level]
     skew = median([slope for slope, count in weights for _ in range(min(count, 100))] or [0.0])
     cos, sin = math.cos(-skew), math.sin(-skew)
     straight = {id(line) for line in level}
-    upright: list[Row] = []
-    aside: list[Row] = []
+    upright: list[TextRow] = []
+    aside: list[TextRow] = []
     for line in lines:
         text = squeeze(clean(line.text))
         if not text:
@@ -295,7 +295,7 @@ def _rows(
         width, height = math.hypot(x1 - x0, y1 - y0), _height(line)
         is_upright = id(line) in straight
         below = 0.0 if is_upright else _BELOW
-        row = Row(
+        row = TextRow(
             text,
             left + (x - width / 2) * scale,
             top + (y - height / 2) * scale + below,
@@ -332,7 +332,7 @@ def _scaled(box: Box, unit: float, left: float, top: float) -> Box:
     return left + x0 * unit, top + y0 * unit, left + x1 * unit, top + y1 * unit
 
 
-def _even_sizes(rows: Sequence[Row]) -> None:
+def _even_sizes(rows: Sequence[TextRow]) -> None:
     """The box around a line tells the size of its font to a quarter: what is near is the same."""
     left = list(rows)
     while left:
@@ -348,9 +348,9 @@ def _even_sizes(rows: Sequence[Row]) -> None:
         left = other
 
 
-def _visual_lines(rows: Sequence[Row]) -> list[list[Row]]:
+def _visual_lines(rows: Sequence[TextRow]) -> list[list[TextRow]]:
     """Rows that stand side by side, from top to bottom."""
-    lines: list[list[Row]] = []
+    lines: list[list[TextRow]] = []
     for row in sorted(rows, key=lambda row: row.y0 + row.y1):
         for line in lines[-4:]:
             y0, y1 = (median(each) for each in ([r.y0 for r in line], [r.y1 for r in line]))
@@ -365,9 +365,9 @@ def _visual_lines(rows: Sequence[Row]) -> list[list[Row]]:
     return lines
 
 
-def _near(line: Sequence[Row]) -> list[Row]:
+def _near(line: Sequence[TextRow]) -> list[TextRow]:
     """The rows of a visual line, those put together that hardly a space parts."""
-    groups: list[list[Row]] = []
+    groups: list[list[TextRow]] = []
     for row in line:
         if groups and row.x0 - groups[-1][-1].x1 < 0.8 * row.size:
             groups[-1].append(row)
@@ -376,7 +376,7 @@ def _near(line: Sequence[Row]) -> list[Row]:
     return [one for group in groups for one in merge_segments(group)]
 
 
-def _stacks(rows: Sequence[Row]) -> list[list[Row]]:
+def _stacks(rows: Sequence[TextRow]) -> list[list[TextRow]]:
     """Rows that stand closely below each other, and have no other beside them there."""
     ordered = sorted(rows, key=lambda row: row.y0)
     below: dict[int, list[int]] = {}
@@ -416,7 +416,7 @@ def _stacks(rows: Sequence[Row]) -> list[list[Row]]:
     return stacks
 
 
-def _parts(stack: Sequence[Row], page: Sequence[Row]) -> Iterator[list[Row]]:
+def _parts(stack: Sequence[TextRow], page: Sequence[TextRow]) -> Iterator[list[TextRow]]:
     """A stack, parted after rows on which the next word would have had room.
 
     How far rows may go shows in what stands above and below in the same column.
@@ -425,7 +425,7 @@ def _parts(stack: Sequence[Row], page: Sequence[Row]) -> Iterator[list[Row]]:
     next_column = min((row.x0 for row in page if row.x0 >= right), default=math.inf)
     same = (row.x1 for row in page if abs(row.x0 - left) < 3 * row.size and row.x1 < next_column)
     edge = max(right, *same, right)
-    part: list[Row] = []
+    part: list[TextRow] = []
     for row in stack:
         if part and edge - part[-1].x1 > first_word(row) + 0.8 * row.size:
             yield part
@@ -434,7 +434,7 @@ def _parts(stack: Sequence[Row], page: Sequence[Row]) -> Iterator[list[Row]]:
     yield part
 
 
-def _is_running_text(stack: Sequence[Row]) -> bool:
+def _is_running_text(stack: Sequence[TextRow]) -> bool:
     """Whether rows fill a column, as those of paragraphs do and cells of a table do not."""
     if len(stack) < 3 or any(row.tabular for row in stack):
         return False

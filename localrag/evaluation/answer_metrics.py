@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from localrag.evaluation.metric import Case, Metric, Missing, metric
 from localrag.evaluation.tokens import tokens
+from localrag.languages import is_spaced
 from localrag.text.language import detect
 
 
@@ -31,7 +32,7 @@ def f1(answer: str, reference: str) -> float:
     given, wanted = tokens(answer), tokens(reference)
     if not given or not wanted:
         return float(given == wanted)
-    if detect(reference) == "en":
+    if is_spaced(detect(reference)):
         common = sum((Counter(given) & Counter(wanted)).values())
     else:
         common = SequenceMatcher(None, given, wanted, autojunk=False).find_longest_match().size
@@ -47,13 +48,13 @@ def _best(compare: Callable[[str, str], float], case: Case) -> float:
     return max(compare(case.response.answer, reference) for reference in case.sample.references)
 
 
-@metric("拒答正确性", "answerability")
+@metric("answerability")
 def refusal(case: Case) -> float:
     """Whether an answer was given where there is one, and refused where there is none."""
     return float(case.refused != case.sample.answerable)
 
 
-@metric("页面倒数排名", "contexts", "answerable", formerly="page_rank")
+@metric("contexts", "answerable", formerly="page_rank")
 def page_reciprocal_rank(case: Case) -> float | Missing:
     """1 / rank of the first context from the page that holds the answer, 0 where none is.
 
@@ -71,7 +72,7 @@ def page_reciprocal_rank(case: Case) -> float | Missing:
 
 
 METRICS = (
-    Metric("exact_match", "完全匹配", ("reference", "answerable"), partial(_best, exact_match)),
-    Metric("f1", "F1", ("reference", "answerable"), partial(_best, f1)),
+    Metric("exact_match", ("reference", "answerable"), partial(_best, exact_match)),
+    Metric("f1", ("reference", "answerable"), partial(_best, f1)),
     *(refusal, page_reciprocal_rank),
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import UsageError
+from localrag.library.catalogue.guarded import database_errors, open_database
 from localrag.models.llms.base import LLM, ChoiceScorer, Completion, Options
 from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.system import files
@@ -38,25 +38,25 @@ _WAIT = 30.0
 class CallCache:
     """Outcomes by key, each with the seconds that it took. Several threads may use it."""
 
-    def __init__(self, path: Path, folder: Path | None = None) -> None:
+    def __init__(self, path: Path, folder: Path | None = None, *, key: str = "") -> None:
         """Open or make the file. Raises `UsageError` where that cannot be, or it is not ours.
 
-        `folder` is for what else is kept of models, where that is not the file's own.
+        `folder` is for what else is kept of models, where that is not the file's own. With a
+        key, 64 hexadecimal digits, the file is encrypted.
         """
         self.folder = folder or path.parent
         self._lock = threading.Lock()
+        failures: tuple[type[Exception], ...] = (OSError, *database_errors(encrypted=bool(key)))
         try:
             files.make_folder(path.parent)
             files.touch_file(path)  # SQLite gives the files beside it the same mode
-            self._connection = sqlite3.connect(
-                path, timeout=_WAIT, check_same_thread=False, isolation_level=None
-            )
+            self._connection = open_database(path, timeout=_WAIT, key=key)
             with ExitStack() as stack:
                 stack.callback(self._connection.close)
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute(_TABLE)
                 stack.pop_all()
-        except (OSError, sqlite3.DatabaseError) as error:
+        except failures as error:
             raise UsageError(
                 "{path} cannot be used to cache the judge's verdicts: {reason}.",
                 hint="Remove the file, or name another folder with --cache.",

@@ -26,14 +26,14 @@ _SAMPLE_TEXT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
+class JudgeSpeed:
     """Tokens per second when reading a prompt and when writing."""
 
     reading: float
     writing: float
 
 
-def measure_speed(llm: LLM) -> Speed:
+def measure_speed(llm: LLM) -> JudgeSpeed:
     """Two short calls: one that reads, one that reads the same again and writes."""
     messages = [Message("user", _SAMPLE_TEXT * 6)]
     llm.complete([Message("user", "1")], Options(max_tokens=1))  # weights come from disk
@@ -43,7 +43,7 @@ def measure_speed(llm: LLM) -> Speed:
     started = time.perf_counter()
     written = llm.complete(messages, Options(max_tokens=24)).completion_tokens
     writing = max(time.perf_counter() - started, 1e-6)
-    return Speed(max(read, 1) / reading, max(written, 1) / writing)
+    return JudgeSpeed(max(read, 1) / reading, max(written, 1) / writing)
 
 
 def rough_tokens(text: str) -> int:
@@ -54,7 +54,7 @@ def rough_tokens(text: str) -> int:
 
 def estimate_seconds(
     samples: Sequence[Sample],
-    speed: Speed,
+    speed: JudgeSpeed,
     *,
     passages: int,
     graded: int = 0,

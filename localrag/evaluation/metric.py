@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.judging.judgements import Judged, Judgement
-from localrag.text.language import Language, answer_language
+from localrag.languages import LanguageCode
+from localrag.text.language import answer_language
 
 if TYPE_CHECKING:
     from localrag.evaluation.judging.judge import Judge
@@ -50,7 +51,7 @@ class Response:
 
 
 @dataclass(slots=True)
-class Evidence:
+class JudgeEvidence:
     """What the judge found on the way; `asked` are the questions made from the answer.
 
     `cited` says of each sentence of the answer whether what it cites bears it out.
@@ -74,7 +75,7 @@ class Case:
     refused: bool
     given_judge: Judge | None = None
     given_embedder: Embedder | None = None
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: JudgeEvidence = field(default_factory=JudgeEvidence)
 
     @property
     def judge(self) -> Judge:
@@ -94,7 +95,7 @@ class Case:
         return [context.text for context in self.response.contexts or ()]
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageCode:
         """In which the judge is asked."""
         return answer_language(self.sample.question)
 
@@ -120,7 +121,7 @@ Cost = Callable[[Workload], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A score for one question, higher is better; `chinese` is its title in Chinese.
+    """A score for one question, higher is better.
 
     `compute` is only called where all that it `needs` is there; elsewhere it is undefined.
     `cost` gives about the tokens that the judge reads and writes for it; what several metrics
@@ -129,7 +130,6 @@ class Metric:
     """
 
     name: str
-    chinese: str
     needs: tuple[Need, ...]
     compute: Compute
     cost: Cost | None = None
@@ -137,8 +137,8 @@ class Metric:
     formerly: str = ""
 
     @property
-    def english(self) -> str:
-        """Its title in English."""
+    def title(self) -> str:
+        """What it is called; messages have its translations."""
         return self.name.replace("_", " ")
 
     def score(self, case: Case) -> Score:
@@ -149,16 +149,13 @@ class Metric:
 
 
 def metric(
-    chinese: str,
     *needs: Need,
     cost: Cost | None = None,
     trusted_as: str = "",
     formerly: str = "",
 ) -> Callable[[Compute], Metric]:
     """Makes a metric of the function that computes it, by the function's name."""
-    return lambda compute: Metric(
-        compute.__name__, chinese, needs, compute, cost, trusted_as, formerly
-    )
+    return lambda compute: Metric(compute.__name__, needs, compute, cost, trusted_as, formerly)
 
 
 _GIVEN: Mapping[Need, Callable[[Case], bool]] = {

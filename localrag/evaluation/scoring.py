@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from localrag.evaluation import answer_metrics
 from localrag.evaluation.dataset import Sample
 from localrag.evaluation.judging import metrics as judged_metrics
-from localrag.evaluation.metric import Case, Evidence, Metric, Response, Score
+from localrag.evaluation.metric import Case, JudgeEvidence, Metric, Response, Score
+from localrag.rag.citations import without_markers
 from localrag.rag.refusals import refuses
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Scored:
     sample: Sample
     response: Response
     scores: Mapping[str, Score]
-    evidence: Evidence
+    evidence: JudgeEvidence
     refused: bool
 
     def value(self, metric: str) -> float | None:
@@ -61,7 +62,7 @@ class Scorer:
     def score(self, sample: Sample, response: Response) -> Scored:
         """All wanted metrics of one response. Raises `GenerationError` from the judge."""
         # An answer without a word is none.
-        refused = refuses(response.answer) or not response.answer.strip()
+        refused = refuses(without_markers(response.answer)) or not response.answer.strip()
         judge = None if self._withheld(sample, response) else self._judge
         case = Case(sample, response, refused, judge, self._embedder)
         # Those that read the contexts follow each other: what the model has read of them is kept.

@@ -22,7 +22,7 @@ from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.evaluation import events
 from localrag.evaluation.call_cache import CachedModel, CallCache, key_of
 from localrag.evaluation.dataset import Sample
-from localrag.evaluation.estimate import Speed, estimate_seconds, measure_speed
+from localrag.evaluation.estimate import JudgeSpeed, estimate_seconds, measure_speed
 from localrag.evaluation.judging import calibration
 from localrag.evaluation.judging.drafting import Draft, draft
 from localrag.evaluation.judging.gold_set import gold_items
@@ -33,7 +33,7 @@ from localrag.evaluation.runner import OnProgress, TimeLeft, given, produce_answ
 from localrag.evaluation.scoring import METRICS, Scorer
 from localrag.evaluator.pipeline import EvaluatedEngine, model_fingerprint
 from localrag.hosted import calls_at_once, private_sources
-from localrag.library.computed import computed_file, computed_with
+from localrag.library.computed import computed_file, computed_key, computed_with
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.types import Note
@@ -209,7 +209,7 @@ class Evaluator:
                 speed = measure_speed(model.llm)
             self._cache.put(key, [speed.reading, speed.writing], 0.0)
         else:
-            speed = Speed(*known[0])
+            speed = JudgeSpeed(*known[0])
         seconds = sum(
             estimate_seconds(
                 samples,
@@ -360,10 +360,11 @@ def open_cache(folder: Path | None, library: Library | Location | None = None) -
         return CallCache(folder / CALLS_FILE)
     own = factory.cache_folder() / "evaluation"
     if isinstance(library, Library):
-        return CallCache(computed_file(library.removals()), own)
+        key = computed_key(library.location)
+        return CallCache(computed_file(library.removals()), own, key=key)
     if library is not None:
         with suppress(LibraryNotFoundError):  # a data set may bring all that is scored
-            return CallCache(computed_with(library), own)
+            return CallCache(computed_with(library), own, key=computed_key(library))
     return CallCache(own / MODELS_FILE)
 
 

@@ -15,30 +15,30 @@ import msgspec
 from localrag.errors import ParsingError
 
 
-class Event(msgspec.Struct, frozen=True):
+class IndexingEvent(msgspec.Struct, frozen=True):
     """One thing that happened."""
 
 
-class Found(Event, frozen=True):
+class FilesFound(IndexingEvent, frozen=True):
     """So many files, or so many more inside one of them, will have an outcome."""
 
     files: int
 
 
-class Unchanged(Event, frozen=True):
+class Unchanged(IndexingEvent, frozen=True):
     """The library holds this file as it is."""
 
     source: str
 
 
-class Linked(Event, frozen=True):
+class Linked(IndexingEvent, frozen=True):
     """The same bytes are in the library, or on their way in, under another path."""
 
     source: str
     document_id: str
 
 
-class PageRead(Event, frozen=True):
+class PageRecognised(IndexingEvent, frozen=True):
     """A page of a file was read by recognition, which takes seconds: so many of them are done.
 
     Or so many pictures on pages of text, where `pages` is 0.
@@ -49,7 +49,7 @@ class PageRead(Event, frozen=True):
     pages: int
 
 
-class Parsed(Event, frozen=True):
+class Parsed(IndexingEvent, frozen=True):
     """A file was read and cut; its chunks wait to be embedded."""
 
     source: str
@@ -57,13 +57,13 @@ class Parsed(Event, frozen=True):
     chunks: int
 
 
-class Embedded(Event, frozen=True):
+class Embedded(IndexingEvent, frozen=True):
     """So many more chunks have their vectors."""
 
     chunks: int
 
 
-class Committed(Event, frozen=True):
+class Committed(IndexingEvent, frozen=True):
     """The document is in the library and stays there, whatever happens next.
 
     `replaced` when the path held another version before.
@@ -75,7 +75,7 @@ class Committed(Event, frozen=True):
     replaced: bool
 
 
-class ReadAgain(Event, frozen=True):
+class ReadAgain(IndexingEvent, frozen=True):
     """A document that an older version had read is in the library as it is read now.
 
     So many of its chunks were `embedded`; the others say what they said before.
@@ -87,13 +87,13 @@ class ReadAgain(Event, frozen=True):
     embedded: int
 
 
-class Kept(Event, frozen=True):
+class Kept(IndexingEvent, frozen=True):
     """An older version had read this document, and its file is gone or has changed: it stays."""
 
     source: str
 
 
-class Failed(Event, frozen=True):
+class Failed(IndexingEvent, frozen=True):
     """The file cannot be read; what the library held of it before stays.
 
     Not `tried` where it failed before and has not changed since.
@@ -104,32 +104,32 @@ class Failed(Event, frozen=True):
     tried: bool = True
 
 
-class Vanished(Event, frozen=True):
+class Vanished(IndexingEvent, frozen=True):
     """The library holds this file of an added folder, but it is no longer there."""
 
     source: str
 
 
-class Removed(Event, frozen=True):
+class Removed(IndexingEvent, frozen=True):
     """A vanished file, or one that its mail no longer holds, was removed from the library."""
 
     source: str
 
 
-class Synced(Event, frozen=True):
+class Synced(IndexingEvent, frozen=True):
     """Vector and keyword index are up to date on disk; it took so many seconds."""
 
     seconds: float
 
 
-class Watching(Event, frozen=True):
+class Watching(IndexingEvent, frozen=True):
     """Folders are being watched, with so many files in them that can be read."""
 
     folders: tuple[str, ...]
     files: int
 
 
-class Polled(Event, frozen=True):
+class Polled(IndexingEvent, frozen=True):
     """Changes are found by looking every so many seconds only, below a folder or everywhere ("").
 
     "limit": the system lets nobody watch so many folders; "events": it tells of none.
@@ -141,7 +141,7 @@ class Polled(Event, frozen=True):
     reason: str = ""
 
 
-class Away(Event, frozen=True):
+class Away(IndexingEvent, frozen=True):
     """A watched folder cannot be looked at now, or its drive is gone; nothing is removed."""
 
     source: str
@@ -149,13 +149,13 @@ class Away(Event, frozen=True):
     reason: str = ""
 
 
-class Back(Event, frozen=True):
+class Back(IndexingEvent, frozen=True):
     """A watched folder that was away is there again."""
 
     source: str
 
 
-class Withheld(Event, frozen=True):
+class Withheld(IndexingEvent, frozen=True):
     """So many of the files that the library holds of a folder are gone at once; they stay in it."""
 
     source: str
@@ -163,19 +163,19 @@ class Withheld(Event, frozen=True):
     files: int
 
 
-class Restless(Event, frozen=True):
+class Restless(IndexingEvent, frozen=True):
     """A file is still being written; the next look takes it."""
 
     source: str
 
 
-class Waiting(Event, frozen=True):
+class Waiting(IndexingEvent, frozen=True):
     """Another process holds the library for writing."""
 
     holder: str
 
 
-Progress = Callable[[Event], None]
+Progress = Callable[[IndexingEvent], None]
 
 
 @dataclass(frozen=True, slots=True)

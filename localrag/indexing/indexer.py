@@ -22,6 +22,7 @@ from localrag.documents.chunking import Chunker
 from localrag.documents.content import SAMPLE, refusal
 from localrag.documents.files import (
     Parse,
+    is_in,
     read_bytes,
     unreadable,
     walk_names,
@@ -39,9 +40,9 @@ from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
     AddReport,
     Committed,
-    Event,
     Failed,
-    Found,
+    FilesFound,
+    IndexingEvent,
     Linked,
     Progress,
     Removed,
@@ -49,7 +50,7 @@ from localrag.indexing.events import (
     Unchanged,
     Vanished,
 )
-from localrag.indexing.inside import DEEPEST, Room, inside_of, too_many
+from localrag.indexing.inside import DEEPEST, NestedFileBudget, inside_of, too_many
 from localrag.indexing.passages import BATCH, Passages
 from localrag.indexing.paths import (
     gone_from,
@@ -70,6 +71,7 @@ from localrag.library.records import (
     SourceRecord,
     UnreadFile,
 )
+from localrag.library.uploads import Upload
 from localrag.models.embeddings.base import Embedder
 from localrag.system.files import make_folder, new_file, storable_name, storable_path
 from localrag.types import Document
@@ -91,7 +93,7 @@ WINDOW, WINDOW_BYTES = 512, 64 * 2**20
 embedded."""
 
 
-def _ignore(_: Event) -> None:
+def _ignore(_: IndexingEvent) -> None:
     """Tell nobody."""
 
 
@@ -107,7 +109,7 @@ def _size(parsed: _Parsed) -> int:
 
 
 @dataclass(slots=True)
-class _Met:
+class _ReadFile:
     """A file as it was met: one that is kept, one that failed, or its bytes."""
 
     path: Path
@@ -120,7 +122,7 @@ class _Met:
     failed: UnreadFile | None = None
 
 
-def _size_of(met: _Met | Unchanged) -> int:
+def _size_of(met: _ReadFile | Unchanged) -> int:
     """Bytes that wait with a file."""
     return 0 if isinstance(met, Unchanged) else len(met.data)
 
@@ -175,16 +177,16 @@ class Indexer:
         with nullcontext() if hold else library.writing(timeout, on_wait):
             library.expect(self.embedding)
             failures = unread.Failures(library.unread(), map(storable_path, paths))
-            run = Run(progress, failures, hold or nullcontext)
+            run = Run(progress, failures, hold or nullcontext, roots=self._roots(paths))
             self._look_up(paths, run)
             passed: list[ParsingError] = []
             found = walk_names(
-                paths, passed, library=library.directory, known=run.known, below=self.below
+                paths, passed, library=library.directory, known=run.known, below=run.roots
             )
             files = list(found)
             closed = [file for file in map(unread.refused, passed) if file]
             run.skipped += [error for error in passed if not unread.refused(error)]
-            run.tell(Found(len(files) + len(closed)))
+            run.tell(FilesFound(len(files) + len(closed)))
             for file in closed:
                 run.fail(file)
             self._take_all(files, run)
@@ -216,18 +218,22 @@ class Indexer:
         with library.writing(timeout):
             library.expect(self.embedding)
             run = Run(progress, unread.Failures())
-            run.tell(Found(1))
+            run.tell(FilesFound(1))
             digest = _digest(file)
             if library.has_document(digest):
                 run.tell(Unchanged(name))
                 return run.report()
             library.sweep_uploads()
             place = library.uploads.place(name)
-            make_folder(place.parent)
             try:
-                with file.open("rb") as stream:
-                    new_file(place, lambda new: shutil.copyfileobj(stream, new, 1 << 20))
-                self._take_all([str(place)], run)
+                if library.uploads.in_memory:
+                    self._take_upload(place, file.read_bytes(), digest, run)
+                else:
+                    make_folder(place.parent)
+                    with file.open("rb") as stream:
+                        new_file(place, lambda new: shutil.copyfileobj(stream, new, 1 << 20))
+                    run.roots = self._roots([place])
+                    self._take_all([str(place)], run)
                 if any(one.source == storable_path(place) for one in run.told[Failed]):
                     # The file goes: there is nothing to try again.
                     library.set_unread((), forgotten=[storable_path(place)])
@@ -236,8 +242,20 @@ class Indexer:
                 library.sweep_uploads()
         return run.report()
 
-    def update(self, files: Iterable[Path], progress: Progress, on_wait: OnWait) -> None:
+    def _take_upload(self, place: Path, data: bytes, digest: str, run: Run) -> None:
+        """Keep a file, encrypted, and take its bytes as if they lay at `place`."""
+        source = storable_path(place)
+        self.library.uploads.put(Upload(source, place.name, data))
+        state = FileState(source, len(data), now := time.time_ns(), now)
+        self._take(_ReadFile(place, state, data, digest), run)
+        self._flush(run)
+
+    def update(
+        self, files: Iterable[Path], progress: Progress, on_wait: OnWait, *, roots: Sequence[Path]
+    ) -> None:
         """Bring the library up to some files, without bringing the indexes up at the end.
+
+        They were found at and below `roots`; what leads elsewhere by now is not read.
 
         For whoever goes on for days: unlike `add` it holds the library only while it stores a
         batch, waits as long as another process holds it, and tries again what could not be read.
@@ -248,6 +266,7 @@ class Indexer:
             progress,
             unread.Failures(library.unread(), map(storable_path, files)),
             hold=lambda: library.writing(-1, on_wait),
+            roots=self._roots(roots),
         )
         self._look_up(files, run)
         self._take_all(map(str, files), run)
@@ -278,7 +297,7 @@ class Indexer:
             same_model = status.embedding.fingerprint == self.embedding.fingerprint
             same = same_model and set(status.chunkings) <= {self.chunking}
             cut = not (same and library.passages_are_sound())
-            rebuilding = Rebuilding(library, self._passages, run, self.parse, self._bytes)
+            rebuilding = Rebuilding(library, self._passages, run, self.parse, self._original)
             if cut:
                 rebuilding.cut_anew()
             rebuilding.read_again()
@@ -312,7 +331,7 @@ class Indexer:
     def _take_all(self, files: Iterable[str], run: Run) -> None:
         """Take file by file, in this order, while those that follow are being parsed."""
         with Ahead(self._parsed, self.parsers, size=_size) as ahead:
-            met: deque[_Met | Unchanged] = deque()
+            met: deque[_ReadFile | Unchanged] = deque()
             waiting = 0
             for name in files:
                 one = self._meet(name, run, ahead)
@@ -328,7 +347,7 @@ class Indexer:
                 self._take(met.popleft(), run)
         self._flush(run)
 
-    def _meet(self, name: str, run: Run, ahead: Ahead[_Given, _Parsed]) -> _Met | Unchanged:
+    def _meet(self, name: str, run: Run, ahead: Ahead[_Given, _Parsed]) -> _ReadFile | Unchanged:
         """Find out whether a file is to be read; read it, and have it parsed."""
         absolute = os.path.abspath(name)  # noqa: PTH100 - Path.absolute leaves ".." in
         source = storable_name(absolute)
@@ -339,7 +358,9 @@ class Indexer:
             now, link = state_of(name)
         except OSError as error:
             state = FileState(source, 0, 0, 0)
-            return _Met(Path(name), state, failed=UnreadFile(state, unreadable(Path(name), error)))
+            return _ReadFile(
+                Path(name), state, failed=UnreadFile(state, unreadable(Path(name), error))
+            )
         version = now.st_size, storable_ns(now)
         if known and is_as_read(known.state, *version) and not again:
             led = run.origins(absolute, link=link)
@@ -347,8 +368,8 @@ class Indexer:
             if same and not holds:
                 return Unchanged(source)  # as most files of most folders
             state = known.state if same else replace(known.state, origins=led)
-            return _Met(Path(name), state, kept=known)
-        met = _Met(Path(name), FileState(source, *version, 0), again=again)
+            return _ReadFile(Path(name), state, kept=known)
+        met = _ReadFile(Path(name), FileState(source, *version, 0), again=again)
         failed = run.failures.known(source)
         if failed and is_as_read(failed.state, *version):
             met.failed = failed
@@ -362,13 +383,13 @@ class Indexer:
         return met
 
     def _read(
-        self, met: _Met, known: SourceRecord | None, run: Run, ahead: Ahead[_Given, _Parsed]
+        self, met: _ReadFile, known: SourceRecord | None, run: Run, ahead: Ahead[_Given, _Parsed]
     ) -> None:
         """Read a file, and have it parsed if that is needed."""
         path, state = met.path, met.state
         led, checked = origins(path), time.time_ns()
         with run.timed("read"):
-            met.data = self._bytes(path)
+            met.data = self.read(path, below=run.roots)
         # Links may have changed before the bytes were there.
         led = tuple(sorted({*led, *origins(path)}))
         met.state = replace(state, checked_ns=checked, origins=led)
@@ -380,8 +401,15 @@ class Indexer:
             page_done = run.page_done(state.path, ahead=True)
             met.parsing = ahead.submit((path, met.data, page_done))
 
-    def _bytes(self, path: Path) -> bytes:
-        return self.read(path, below=self.below)
+    def _original(self, path: Path) -> bytes:
+        """A file of the library, wherever it leads: only the bytes that it had count."""
+        return self.read(path, below=self._roots([path]))
+
+    def _roots(self, paths: Sequence[Path]) -> list[str]:
+        """Where what is named really lies, so far as that may be opened."""
+        real = (os.path.realpath(path) for path in paths)
+        below = self.below
+        return [one for one in real if below is None or any(is_in(one, each) for each in below)]
 
     def _is_here(self, digest: str, run: Run) -> bool:
         """Whether a document is in the library, or on its way into it."""
@@ -396,7 +424,7 @@ class Indexer:
         document = self.parse(path, data, page_done=page_done, attach=attached.append)
         return document, attached, time.perf_counter() - began
 
-    def _document(self, met: _Met, run: Run) -> tuple[Document, list[Attachment]]:
+    def _document(self, met: _ReadFile, run: Run) -> tuple[Document, list[Attachment]]:
         """What a file is, and what is inside it: as soon as it is parsed, if that has begun."""
         if met.parsing:
             parsed = met.parsing.result(self._meanwhile(run))
@@ -417,7 +445,7 @@ class Indexer:
 
         return now_and_then
 
-    def _take(self, met: _Met | Unchanged, run: Run) -> None:
+    def _take(self, met: _ReadFile | Unchanged, run: Run) -> None:
         """Do what is to be done with a file, all but embedding and storing it."""
         if isinstance(met, Unchanged):
             run.tell(met)
@@ -430,7 +458,7 @@ class Indexer:
             if met.parsing:
                 run.coming[met.digest] -= 1
             try:
-                self._hold(met, run, Room(met.again))
+                self._hold(met, run, NestedFileBudget(met.again))
             except ParsingError as error:
                 run.fail(unread.failed(met.state, error))
         if run.waiting() >= BATCH or len(run.touched) >= BATCH:
@@ -441,7 +469,7 @@ class Indexer:
         """Let what the library holds of a file stand, and what is inside it: it is as it was."""
         inside = list(run.inside(state.path)) if attaches(state.path) else []
         if inside:
-            run.tell(Found(len(inside)))
+            run.tell(FilesFound(len(inside)))
         for record in (known, *inside):
             name = record.state.path[len(state.path) :]
             now = inside_of(state, name, record.state.size) if name else state
@@ -454,10 +482,10 @@ class Indexer:
                 if "count" in file.error.values:  # files of other types
                     run.failures.add(file)
                 else:
-                    run.tell(Found(1))
+                    run.tell(FilesFound(1))
                     run.fail(file, tried=False)
 
-    def _hold(self, met: _Met, run: Run, room: Room, depth: int = 0) -> None:
+    def _hold(self, met: _ReadFile, run: Run, room: NestedFileBudget, depth: int = 0) -> None:
         """Link the bytes of a file, or parse and cut them; first what it holds inside.
 
         So a file is never in the library, and from then on unchanged, without what it holds.
@@ -497,7 +525,7 @@ class Indexer:
         attached: Sequence[Attachment],
         state: FileState,
         run: Run,
-        room: Room,
+        room: NestedFileBudget,
         depth: int,
     ) -> None:
         """Hold each file inside a file as if it lay in a folder of that name."""
@@ -514,11 +542,11 @@ class Indexer:
             if not format_of(place) and (error := refusal(place, one.data[:SAMPLE], len(one.data))):
                 run.skipped.append(error)
                 continue
-            run.tell(Found(1))
+            run.tell(FilesFound(1))
             child = inside_of(state, name, len(one.data))
             try:
                 digest = hashlib.sha256(one.data).hexdigest()
-                self._hold(_Met(place, child, one.data, digest), run, room, depth + 1)
+                self._hold(_ReadFile(place, child, one.data, digest), run, room, depth + 1)
             except ParsingError as failed:
                 run.fail(unread.failed(child, failed))
 

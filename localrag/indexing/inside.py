@@ -18,7 +18,7 @@ DEEPEST = 5
 
 
 @dataclass(slots=True)
-class Room:
+class NestedFileBudget:
     """What one file may still hold inside it, at whatever depth."""
 
     again: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PureWindowsPath
 
 from localrag.documents.files import Parse, Read, read_bytes
 from localrag.documents.formats.table import Attachment, attaches
@@ -29,8 +29,15 @@ def _is_there(library: Library, source: str) -> bool:
 
 
 def is_elsewhere(path: PurePath) -> bool:
-    """Whether a path names another machine."""
-    return path.drive.startswith("\\\\")
+    r"""Whether a path names another machine, such as \\server\share or \??\UNC\server\share.
+
+    The second form, which Windows hands to its kernel as it is, has no drive for Python; no path
+    of a file that a person has named begins like that.
+    """
+    text = str(path)
+    return path.drive.startswith("\\\\") or (
+        isinstance(path, PureWindowsPath) and text.startswith("\\??\\")
+    )
 
 
 def original(

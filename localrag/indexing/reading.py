@@ -26,7 +26,7 @@ PART = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class DocumentReading:
     """A document with its passages; `chunks` is None where they could not be cut.
 
     `origin` says where it is from: from the file itself, or from the library, whose file is there
@@ -45,7 +45,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PagePart:
     """A page as it was read, or `PART` code points of one that is longer.
 
     `page.text` begins at code point `start` of the document, and `place` is that of the page;
@@ -61,7 +61,7 @@ class Part:
     behind: int | None
 
 
-def from_library(library: Library, source: str) -> Reading | None:
+def from_library(library: Library, source: str) -> DocumentReading | None:
     """What the library holds of a file, without reading it again; None where it is not in it.
 
     `source` is its path, or the end of it where only one has that end and there is no such file
@@ -72,7 +72,7 @@ def from_library(library: Library, source: str) -> Reading | None:
     if record is None or document is None:
         return None
     about = library.document_record(document.id)
-    return Reading(
+    return DocumentReading(
         replace(document, source=record.state.path),
         about.language if about else "",
         tuple(library.document_chunks(document.id)),
@@ -82,7 +82,7 @@ def from_library(library: Library, source: str) -> Reading | None:
 
 def from_file(
     path: Path, parse: Parse, chunker: Chunker | None, detect_language: Callable[[str], str]
-) -> Reading:
+) -> DocumentReading:
     """Read a file as an `add` would. Raises a ParsingError, UsageError where there is none."""
     if not os.path.lexists(path):
         raise UsageError(
@@ -91,7 +91,7 @@ def from_file(
             source=str(path),
         )
     document = replace(storable(parse(path, read_bytes(path))), source=storable_path(path))
-    return Reading(
+    return DocumentReading(
         document,
         detect_language(document.text[:LANGUAGE_SAMPLE]),
         None if chunker is None else tuple(chunker.chunk(document)),
@@ -125,7 +125,7 @@ def find(library: Library, source: str) -> SourceRecord | None:
 
 def read_part(
     library: Library, document_id: str, *, number: int | None = None, offset: int = 0
-) -> Part | None:
+) -> PagePart | None:
     """The page of that number, or what stands around a code point; None where there is none.
 
     A long page comes in parts. Reads no more of the document than that.
@@ -144,7 +144,7 @@ def read_part(
     )
     how = known or PageReading(document_id, page.number)
     behind = end if end < page.end else page.end + len(PAGE_BREAK)
-    return Part(
+    return PagePart(
         page=Page(
             page.number,
             library.text(document_id, start, end),

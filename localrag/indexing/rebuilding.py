@@ -11,7 +11,15 @@ from localrag.documents.chunking import passage_text
 from localrag.documents.files import Parse, Read
 from localrag.documents.worker import storable
 from localrag.errors import ParsingError
-from localrag.indexing.events import Committed, Embedded, Failed, Found, Kept, Parsed, ReadAgain
+from localrag.indexing.events import (
+    Committed,
+    Embedded,
+    Failed,
+    FilesFound,
+    Kept,
+    Parsed,
+    ReadAgain,
+)
 from localrag.indexing.originals import original
 from localrag.indexing.passages import BATCH, Passages
 from localrag.indexing.run import Run
@@ -34,7 +42,7 @@ class Rebuilding:
         """Cut and embed the stored text of all documents."""
         library, passages = self.library, self.passages
         todo = library.begin_rebuild(f"{passages.embedding.fingerprint}\n{passages.chunking}")
-        self.run.tell(Found(len(todo)))
+        self.run.tell(FilesFound(len(todo)))
         batch: list[tuple[Document, list[Chunk]]] = []
         for place, document_id in enumerate(todo, start=1):
             document = library.document(document_id)
@@ -52,7 +60,7 @@ class Rebuilding:
     def read_again(self) -> None:
         """Read what an older version has read, document by document: each is in as it is done."""
         todo = self.library.outdated()
-        self.run.tell(Found(len(todo)))
+        self.run.tell(FilesFound(len(todo)))
         for place, document_id in enumerate(todo, start=1):
             if new := self._other_reading(document_id):
                 self.run.pending[document_id] = new

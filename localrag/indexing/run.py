@@ -18,11 +18,11 @@ from localrag.indexing import unread
 from localrag.indexing.events import (
     AddReport,
     Committed,
-    Event,
     Failed,
+    IndexingEvent,
     Kept,
     Linked,
-    PageRead,
+    PageRecognised,
     Progress,
     ReadAgain,
     Removed,
@@ -44,7 +44,9 @@ class Run:
     failures: unread.Failures
     hold: Hold = nullcontext
     """Where the run does not hold the library for writing all the time."""
-    told: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
+    roots: Sequence[str] = ()
+    """Real paths of what was named: a file is read if it lies there when it is opened."""
+    told: dict[type[IndexingEvent], list[Any]] = field(default_factory=lambda: defaultdict(list))
     skipped: list[ParsingError] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     pending: dict[str, NewDocument] = field(default_factory=dict)
@@ -60,12 +62,12 @@ class Run:
     touched: list[tuple[FileState, str]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     """Paths inside files that no longer hold them."""
-    read_ahead: SimpleQueue[PageRead] = field(default_factory=SimpleQueue)
+    read_ahead: SimpleQueue[PageRecognised] = field(default_factory=SimpleQueue)
     origins: Origins = field(default_factory=Origins)
     synced_at: float = field(default_factory=time.monotonic)
     sync_took: float = 0.0
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: IndexingEvent) -> None:
         """Keep the outcome and pass it on."""
         self.told[type(event)].append(event)
         self.progress(event)
@@ -98,7 +100,7 @@ class Run:
 
         def tell(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
             if recognised:
-                hear(PageRead(source, number, pages))
+                hear(PageRecognised(source, number, pages))
 
         return tell
 

@@ -20,7 +20,7 @@ from localrag.errors import (
     SlowFileError,
     UnsupportedFileError,
 )
-from localrag.indexing.events import Committed, Event, Linked, Unchanged
+from localrag.indexing.events import Committed, IndexingEvent, Linked, Unchanged
 from localrag.library.records import FileState, UnreadFile
 from localrag.system.files import storable_path
 from localrag.types import READER
@@ -90,7 +90,7 @@ class Failures:
         return new
 
     def obsolete(
-        self, told: Mapping[type[Event], Sequence[Any]], added: Iterable[Path]
+        self, told: Mapping[type[IndexingEvent], Sequence[Any]], added: Iterable[Path]
     ) -> list[str]:
         """What the library need no longer remember: files that were read by now, or are gone."""
         new = {event.source for kind in (Committed, Linked) for event in told.get(kind, ())}

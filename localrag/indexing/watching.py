@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from localrag.documents.files import is_in, is_passed_over, walk
+from localrag.documents.files import is_in, is_passed_over, opens, walk
 from localrag.documents.formats.table import attaches
 from localrag.errors import ParsingError, UsageError
 from localrag.indexing.events import (
     Away,
     Back,
     Committed,
-    Event,
     Failed,
+    IndexingEvent,
     Linked,
     Polled,
     Progress,
@@ -86,7 +86,7 @@ class Clock(Protocol):
         ...
 
 
-class _File(NamedTuple):
+class _FileState(NamedTuple):
     """What tells whether a file was changed, and the device that it lies on."""
 
     path: Path
@@ -104,7 +104,7 @@ class _Look:
     """What lies in those roots that could be looked at, by source."""
 
     present: list[Path]
-    files: dict[str, _File] = field(default_factory=dict)
+    files: dict[str, _FileState] = field(default_factory=dict)
     folders: list[Path] = field(default_factory=list)
     skipped: list[ParsingError] = field(default_factory=list)
     took: float = 0.0
@@ -150,7 +150,7 @@ class Watch:
         """Device and number of each root when it last held documents."""
         self._devices: dict[str, int] = {}
         """Where each file lay when it was last seen."""
-        self._moving: dict[str, tuple[_File, float]] = {}
+        self._moving: dict[str, tuple[_FileState, float]] = {}
         """Files that are not yet still, and since when they are as they are."""
         self._missing: dict[str, float] = {}
         """Sources that are gone, and since when."""
@@ -375,11 +375,11 @@ class Watch:
             self._away[root] = away
             self._tell(away)
 
-    def _is_done(self, source: str, file: _File, record: SourceRecord | None) -> bool:
+    def _is_done(self, source: str, file: _FileState, record: SourceRecord | None) -> bool:
         """Whether the library holds a file as it is, or it is known that it cannot be read."""
         if source in self._failed:
             version, _, opened = self._failed[source]
-            return version == file.version and (opened or not _opens(file.path))
+            return version == file.version and (opened or not opens(file.path))
         if record is None:
             return False
         state = record.state
@@ -387,14 +387,14 @@ class Watch:
             return True
         return is_as_read(state, file.size, file.mtime_ns)
 
-    def _update(self, files: Sequence[_File]) -> None:
+    def _update(self, files: Sequence[_FileState]) -> None:
         given = {storable_path(file.path): file for file in files}
 
-        def hear(event: Event) -> None:
+        def hear(event: IndexingEvent) -> None:
             match event:
                 case Failed(source, error) if source in given:
                     file, before = given[source], self._failed.get(source)
-                    failed = file.version, str(error), _opens(file.path)
+                    failed = file.version, str(error), opens(file.path)
                     self._failed[source] = failed
                     if before is not None and before[:2] == failed[:2]:
                         return  # it was said
@@ -413,7 +413,7 @@ class Watch:
         if self._indexer is None:
             self._indexer = self._make()
         try:
-            self._indexer.update(unless_stopped(), hear, self._wait)
+            self._indexer.update(unless_stopped(), hear, self._wait, roots=[*self._roots])
         finally:
             self._behind, self._worked_at = True, self._clock.monotonic()
 
@@ -513,12 +513,12 @@ class Watch:
         self._release()
 
 
-def _seen(path: Path) -> _File | None:
+def _seen(path: Path) -> _FileState | None:
     try:
         state = path.stat()
     except OSError:
         return None
-    return _File(path, state.st_size, storable_ns(state), state.st_dev)
+    return _FileState(path, state.st_size, storable_ns(state), state.st_dev)
 
 
 def _place(folder: Path) -> tuple[int, int]:
@@ -543,12 +543,3 @@ def _unreachable(root: Path) -> tuple[Literal["missing", "unreadable"], str] | N
     except OSError as error:
         return "unreadable", error.strerror or str(error)
     return None
-
-
-def _opens(path: Path) -> bool:
-    """Whether a file can be opened: Windows refuses while another program writes it."""
-    try:
-        with path.open("rb"):
-            return True
-    except OSError:
-        return False

@@ -76,7 +76,7 @@ def _compare(home: Home, indexes: Indexes, seal: Seal, inspection: Inspection) -
         with home.lock.hold(PATIENCE):
             home.catalogue.migrate()
     # The files before the state they are compared with: they cannot be ahead of it then.
-    opened = [_Opened(leg, Storage(home.folder / leg.name, seal)) for leg in indexes.legs]
+    opened = [_OpenedIndex(leg, Storage(home.folder / leg.name, seal)) for leg in indexes.legs]
     with home.catalogue.read() as snapshot:
         inspection.findings += catalogue_findings(snapshot)
         snapshot.embedding()
@@ -88,7 +88,7 @@ def _compare(home: Home, indexes: Indexes, seal: Seal, inspection: Inspection) -
                 inspection.findings += one.findings(snapshot, sound=inspection.ok)
 
 
-class _Opened(Generic[Query]):
+class _OpenedIndex(Generic[Query]):
     """An index from disk, or why there is none."""
 
     def __init__(self, leg: Leg[Query], at: Storage) -> None:

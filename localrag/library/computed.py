@@ -11,6 +11,7 @@ from pathlib import Path
 
 from localrag.library.acting import acting_as_server
 from localrag.library.folder.places import cache_folder, cache_path
+from localrag.library.folder.vaults import sqlite_key
 from localrag.library.home import home_of
 from localrag.library.location import Location
 from localrag.library.records import Removals
@@ -29,6 +30,11 @@ def computed_file(removals: Removals) -> Path:
 def computed_with(location: Location) -> Path:
     """That of the library there. Raises LibraryNotFoundError."""
     return computed_file(removals_of(location))
+
+
+def computed_key(location: Location) -> str:
+    """The key of such files, of a vault; "" for other libraries. Raises LibraryClosedError."""
+    return sqlite_key(location, "computed") if isinstance(location, Path) else ""
 
 
 def clear_computed(removals: Removals, *, keep: bool = False) -> bool:

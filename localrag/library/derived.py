@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal
+from typing import Generic, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from localrag.library.indexes.base import (
     VectorIndex,
     Within,
 )
-from localrag.library.indexes.faiss import EXACT, AllVectors, compared
+from localrag.library.indexes.comparison import EXACT, AllVectors, compared
 from localrag.library.records import ChunkIds, DerivedStatus, Stamp
 from localrag.types import Chunk, Hit
 
@@ -64,8 +64,25 @@ Entries = Callable[[Snapshot, int], Iterable[tuple[int, Query]]]
 """What an index holds of the chunks that came after a generation."""
 
 
+class MakeDense(Protocol):
+    """Makes the dense leg of a library."""
+
+    def __call__(
+        self,
+        leg: Leg[Vector],
+        catalogue: CatalogueStore,
+        places: Places,
+        check: Check,
+        note: Note,
+        placement: VectorPlacement,
+        /,
+    ) -> DerivedVectors:
+        """Its index is empty as yet."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Room:
+class VectorPlacement:
     """Where the vectors of a library in a database are searched."""
 
     where: Literal["auto", "node", "pgvector"] = "auto"
@@ -78,6 +95,17 @@ class Room:
         return size * (dimension + dimension // 8 + 32) > self.megabytes * 1_000_000
 
 
+def _on_this_node(
+    leg: Leg[Vector],
+    catalogue: CatalogueStore,
+    places: Places,
+    check: Check,
+    note: Note,
+    _: VectorPlacement,
+) -> DerivedVectors:
+    return DerivedVectors(leg, catalogue, places, check, note)
+
+
 @dataclass(frozen=True, slots=True)
 class Indexes:
     """What a library is searched with: makers of empty indexes, and how a chunk becomes terms."""
@@ -87,7 +115,9 @@ class Indexes:
     tokenize: Callable[[str], list[str]]
     passage_text: Callable[[Chunk], str]
     """What of a chunk is searched as its own: its text, and the headings above it."""
-    room: Room = Room()
+    placement: VectorPlacement = VectorPlacement()
+    dense: MakeDense = _on_this_node
+    """Makes the dense leg of an index; for a library in a database it may be searched there."""
     card_text: Callable[[str, str, str], str] = lambda _title, _source, _head: ""
     """What all chunks of a document inherit, by its title, its path, and how it begins."""
     head: int = 0

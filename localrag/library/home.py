@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from localrag.egress.databases import Database
 from localrag.errors import LibraryNotFoundError
-from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.store import CatalogueStore
-from localrag.library.folder.filesystem import CATALOGUE, is_read_only
+from localrag.library.folder.filesystem import catalogue_of, is_read_only
 from localrag.library.folder.gate import enter_library
 from localrag.library.folder.locking import Holder, OnWait, WriteLock
 from localrag.library.folder.places import cache_folder
+from localrag.library.folder.vaults import Vault, sqlite_key, vault_of
 from localrag.library.location import Location
 from localrag.system.files import delete_tree
 
@@ -49,6 +50,8 @@ class Home:
     files: WriteLock
     """The right to write to `folder`, which is `lock` where the library is in it."""
     read_only: bool
+    vault: Vault | None = None
+    """What opens it, of one that is a vault."""
     jobs: Jobs | None = None
     """Work that waits for a node, where there may be several."""
 
@@ -73,15 +76,16 @@ def home_of(location: Location, *, create: bool = False) -> Home:
     """The way into a library, for whoever opens it. See `enter_library` for a folder.
 
     Of one in a database, what is derived lies in this user's cache, in a folder for that library
-    alone. Raises LibraryNotFoundError without `create`.
+    alone. Raises LibraryNotFoundError without `create`, LibraryClosedError for a closed vault.
     """
     if isinstance(location, Database):
         return _in_database(location, create=create)
     folder = enter_library(location, create=create)
-    read_only = is_read_only(folder)
+    vault, read_only = vault_of(folder), is_read_only(folder)
     lock = WriteLock(folder)
-    catalogue = Catalogue(folder / CATALOGUE, read_only=read_only)
-    return Home(folder, folder, catalogue, lock, lock, read_only)
+    key = sqlite_key(folder, "catalogue")
+    catalogue = SqliteCatalogue(catalogue_of(folder), read_only=read_only, key=key)
+    return Home(folder, folder, catalogue, lock, lock, read_only, vault)
 
 
 def is_there(location: Location) -> bool:
@@ -120,4 +124,4 @@ def _in_database(database: Database, *, create: bool) -> Home:
     folder = cache_folder(f"{database}\0{identity}".encode())
     files = WriteLock(folder)
     lock = PostgresLock(catalogue, files)
-    return Home(database, folder, catalogue, lock, files, False, Jobs(catalogue))
+    return Home(database, folder, catalogue, lock, files, False, jobs=Jobs(catalogue))

@@ -22,8 +22,8 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.library.acting import acting_as_server
-from localrag.library.catalogue import cells, history
-from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue import cells, history, saved_tables
+from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.integrity import passages_are_sound
 from localrag.library.catalogue.places import (
     page_of,
@@ -33,16 +33,12 @@ from localrag.library.catalogue.places import (
     tables_within,
 )
 from localrag.library.catalogue.reads import HISTORY, PURGE_DUE, Snapshot
-from localrag.library.catalogue.sweeping import Mark
+from localrag.library.catalogue.sweeping import SweepMark
 from localrag.library.computed import clear_computed
 from localrag.library.derived import (
-    Check,
     DerivedKeywords,
-    DerivedVectors,
     Indexes,
-    Leg,
     Note,
-    Room,
 )
 from localrag.library.folder.filesystem import (
     in_our_words,
@@ -53,6 +49,7 @@ from localrag.library.folder.gate import (
     clear_states,
     folder_size,
     no_library,
+    other_catalogue,
     states,
     sweep_parts,
     uploads,
@@ -62,7 +59,7 @@ from localrag.library.folder.places import Places
 from localrag.library.folder.sharing import close_to_others
 from localrag.library.folder.uploads import file_of
 from localrag.library.home import Home, home_of
-from localrag.library.indexes.base import Legs, Vector
+from localrag.library.indexes.base import Legs
 from localrag.library.location import Location
 from localrag.library.problems import problems
 from localrag.library.records import (
@@ -130,10 +127,12 @@ class Library:
         self._expected = expected
         self._held = ExitStack()
         self._places = Places(home.folder, home.files, read_only=home.read_only)
-        if isinstance(catalogue, Catalogue) and self._places.kept_in_library:
-            catalogue.keep(Mark(home.folder / SWEPT, self._places.seal))
+        if isinstance(catalogue, SqliteCatalogue) and self._places.kept_in_library:
+            catalogue.keep(SweepMark(home.folder / SWEPT, self._places.seal))
         vectors, keywords = indexes.legs
-        self.vectors = _vectors(home, vectors, indexes.room, self._places, self._check, note)
+        self.vectors = indexes.dense(
+            vectors, catalogue, self._places, self._check, note, indexes.placement
+        )
         self.keywords = DerivedKeywords(keywords, catalogue, self._places, self._check, note)
         self._derived = (self.vectors, self.keywords)
 
@@ -170,10 +169,20 @@ class Library:
                 if due or library._catalogue.has_log:
                     library.purge_if_possible()
             library._follow_removals(library.removed_before)
+            library._finish_conversion()
         except BaseException:
             library.close()
             raise
         return library
+
+    def _finish_conversion(self) -> None:
+        """Delete what is left of the other form of this library, where its maker was killed."""
+        if self._home.is_folder and not self._home.read_only and other_catalogue(self.directory):
+            with self._lock.try_hold() as mine:
+                if mine:
+                    with in_our_words(self.directory):
+                        self.uploads.sweep(self.sources)
+                        sweep_parts(self.directory)
 
     def _bring_up_to_date(self) -> None:
         """Give the catalogue the tables of this version, and a new one its embedding model."""
@@ -181,10 +190,11 @@ class Library:
         if catalogue.needs_migration():
             if (
                 self._home.read_only
-                and isinstance(catalogue, Catalogue)
+                and isinstance(catalogue, SqliteCatalogue)
                 and catalogue.path.exists()
             ):
-                catalogue.upgrade_elsewhere(self._held.enter_context(scratch_folder()))
+                folder = self._held.enter_context(scratch_folder(encrypted=bool(self._home.vault)))
+                catalogue.upgrade_elsewhere(folder)
             else:
                 with self._lock.hold(PATIENCE), self._changing():
                     catalogue.migrate()
@@ -259,6 +269,7 @@ class Library:
     counts = _asked(Snapshot.counts)
     chunk_set = _asked(Snapshot.chunk_set)
     is_empty = _asked(Snapshot.is_empty)
+    has_rows = _asked(Snapshot.has_rows)
     documents = _asked(Snapshot.documents)
     listed = _asked(Snapshot.listed)
     has_document = _asked(Snapshot.has_document)
@@ -279,6 +290,7 @@ class Library:
     chunk_ids_of = _asked(Snapshot.chunk_ids_of)
     chunks_between = _asked(Snapshot.chunks_between)
     outline = _asked(Snapshot.outline)
+    with_tables = _asked(Snapshot.with_tables)
     spread_chunks = _asked(Snapshot.spread_chunks)
     document_chunks = _asked(Snapshot.document_chunks)
     document_vectors = _asked(Snapshot.document_vectors)
@@ -292,6 +304,7 @@ class Library:
     conversations = _asked(history.conversations)
     kept_answers = _asked(history.kept_answers)
     kept_cells = _asked(cells.kept_cells)
+    saved_tables = _asked(saved_tables.saved_tables)
 
     @contextmanager
     def one_state(self) -> Iterator[None]:
@@ -343,12 +356,23 @@ class Library:
         Re-entrant within a thread.
         """
         with self._lock.hold(timeout, on_wait):
+            if not self._writing:
+                self._expect_there()
             with in_our_words(self.directory):
                 if not self._writing:
                     close_to_others(self.directory)
                     sweep_parts(self.directory)
             with self._changing():
                 yield
+
+    def _expect_there(self) -> None:
+        """Raises LibraryError where another library has taken its place: a vault, or none."""
+        if self._home.is_folder and not self.is_there:
+            raise LibraryError(
+                "The library {directory} was replaced while it was open; nothing was written.",
+                hint="Run this again, or restart the server.",
+                directory=str(self.location),
+            )
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -376,8 +400,11 @@ class Library:
                 transaction.add_document(document)
                 for state in document.states:
                     self.uploads.keep(transaction, state.path, document.document.id)
+            gone = list(gone)
             for path in gone:
                 transaction.remove_source(path)
+            if gone:
+                saved_tables.forget_files(transaction.sql, transaction, gone)
 
     def replace(self, documents: Iterable[NewDocument]) -> None:
         """Put other readings of the same bytes in the place of documents, in one transaction."""
@@ -440,6 +467,7 @@ class Library:
                     gone_sources.extend(found.sources)
                     gone_documents.append(document_id)
                 transaction.forget_unread((*gone_unread, *gone_sources))
+                saved_tables.forget_files(transaction.sql, transaction, gone_sources)
             # What was committed is removed, whatever becomes of the rest: it stays due.
             purged, fault = False, None
             try:
@@ -492,6 +520,22 @@ class Library:
         if records:
             with self.writing(timeout), self._catalogue.write() as transaction:
                 cells.keep_cells(transaction.sql, records)
+
+    def save_table(self, name: str, patterns: Iterable[str], record: str) -> None:
+        """Keep under a name what a table asks, in place of an older one."""
+        with self.writing(), self._catalogue.write() as transaction:
+            saved_tables.save_table(transaction.sql, name, patterns, record)
+
+    def forget_table(self, name: str) -> bool:
+        """Forget the table of that name, and leave nothing of it on disk; whether there was one."""
+        with self.writing():
+            with self._catalogue.write() as transaction:
+                gone = saved_tables.forget_table(transaction.sql, name)
+                if gone and self._home.is_folder:
+                    transaction.set_meta(PURGE_DUE, 1)
+            if gone and self._home.is_folder:
+                self.purge()
+            return gone
 
     def forget_conversations(self, key: str | None = None) -> bool:
         """Forget a kept conversation, or all, and leave nothing of them on disk.
@@ -683,19 +727,6 @@ class Library:
                 found=_named(found, expected),
                 expected=_named(expected, found),
             )
-
-
-def _vectors(
-    home: Home, leg: Leg[Vector], room: Room, places: Places, check: Check, note: Note
-) -> DerivedVectors:
-    """The dense leg of a library."""
-    if not home.is_folder:
-        from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-        from localrag.library.nearest import VectorsOfDatabase
-
-        if isinstance(home.catalogue, PostgresCatalogue):
-            return VectorsOfDatabase(leg, home.catalogue, places, check, note, room)
-    return DerivedVectors(leg, home.catalogue, places, check, note)
 
 
 def _named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:

@@ -23,10 +23,10 @@ from localrag.library.catalogue.postgres import dialect, policies
 from localrag.library.catalogue.postgres.catalogue import CREATING, PostgresCatalogue, heard
 from localrag.library.catalogue.postgres.connection import PostgresConnection
 from localrag.library.catalogue.reads import Snapshot
-from localrag.library.derived import Check, DerivedVectors, Leg, Note, Room
+from localrag.library.derived import Check, DerivedVectors, Leg, Note, VectorPlacement
 from localrag.library.folder.places import Places
 from localrag.library.indexes.base import DerivedIndex, SearchWithin, Vector, are_allowed
-from localrag.library.indexes.faiss import compared
+from localrag.library.indexes.comparison import compared
 from localrag.library.records import ChunkIds, DerivedStatus, Lacking, Stamp
 from localrag.types import Hit
 
@@ -88,7 +88,7 @@ class VectorsOfDatabase(DerivedVectors):
         places: Places,
         check: Check,
         note: Note,
-        room: Room,
+        room: VectorPlacement,
     ) -> None:
         super().__init__(leg, catalogue, places, check, note)
         self._database = catalogue

@@ -166,7 +166,7 @@ class OnPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class KeptConversation:
     """A kept conversation, known by its first question; times in ISO 8601, UTC."""
 
     key: str

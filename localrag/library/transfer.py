@@ -3,6 +3,9 @@
 The archive holds the catalogue, a manifest, and the files that were uploaded. The vectors and the
 keyword index follow from the catalogue within seconds, so nothing that a C++ library would have to
 parse is taken from others.
+
+An encrypted one has the header of a vault of its own beside them, and is encrypted as a vault is,
+under a key made for this archive. Its manifest, which says how much there is, is not.
 """
 
 from __future__ import annotations
@@ -10,47 +13,57 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sqlite3
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
 import msgspec
 
-from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, UsageError
-from localrag.library.catalogue.catalogue import Catalogue
+from localrag.errors import (
+    LibraryClosedError,
+    LibraryDamagedError,
+    LibraryError,
+    LibraryMismatchError,
+    UsageError,
+)
+from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.cells import forget_cells
-from localrag.library.catalogue.guarded import connect
+from localrag.library.catalogue.guarded import connect, database_errors
 from localrag.library.catalogue.history import forget_conversations
 from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
 from localrag.library.catalogue.reads import HISTORY, PURGE_DUE
+from localrag.library.catalogue.saved_tables import forget_table
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
-from localrag.library.folder.filesystem import CATALOGUE
+from localrag.library.folder.filesystem import CATALOGUE, VAULT_HEADER, catalogue_of
 from localrag.library.folder.gate import SWEPT, UPLOADS
-from localrag.library.folder.locking import OnWait, WriteLock
+from localrag.library.folder.locking import PATIENCE, OnWait, WriteLock
 from localrag.library.folder.uploads import safe_name, sweep_uploads, uploaded
+from localrag.library.folder.vaults import Header, Vault, read_header, sqlite_key
 from localrag.library.home import Home, home_of, is_there
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import Counts, EmbeddingIdentity, SourceRecord
-from localrag.library.uploads import Upload, Uploads
-from localrag.system.files import create_file, make_folder, new_file, scratch_folder
+from localrag.library.uploads import Upload, Uploads, sealed_name
+from localrag.system.ciphers import AlteredError
+from localrag.system.files import create_file, new_file, scratch_folder
 from localrag.types import Finding
 
 ImportStage = Literal["checking", "indexing"]
 """What an import does: look at the archive and copy it, then build the search indexes."""
 
-FORMAT = 2
-"""1 had no uploads, and is still written where there are none, for versions that know no other."""
+FORMAT = 3
+"""1 had no uploads, 2 no encryption. Each is still written where it is enough, for versions that
+know no other."""
 MANIFEST = "manifest.json"
 _PART = 1 << 20
 _MANIFEST_LIMIT = 1 << 20
@@ -64,10 +77,10 @@ _NO_ARCHIVE = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, Un
 """What a damaged archive is answered with; the last where a name in it is no text."""
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class TransferManifest(msgspec.Struct, frozen=True, kw_only=True):
     """What `manifest.json` says of the catalogue beside it."""
 
-    format: Literal[1, 2]
+    format: Literal[1, 2, 3]
     localrag: _Text
     created: _Text
     embedding: _Text
@@ -84,11 +97,26 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return EmbeddingIdentity(self.embedding, self.embedding_name, self.dimension)
 
 
-def export_library(location: Location, archive: Path, version: str) -> Manifest:
+Protection = tuple[Header, bytes]
+"""The header of an archive that is encrypted, and its data key: `vaults.new_header`."""
+
+Unlock = Callable[[Header], bytes]
+"""The data key of an archive: from a person's passphrase, say."""
+
+
+def export_library(
+    location: Location,
+    archive: Path,
+    version: str,
+    *,
+    protection: Protection | None = None,
+    in_clear: bool = False,
+) -> TransferManifest:
     """Write the library at `location` to the new file `archive`; writers may go on meanwhile.
 
-    `version` is that of localrag. What is exported is one committed state; nothing is written
-    there. Raises LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a
+    `version` is that of localrag. With a `protection` the archive is encrypted; a vault is
+    exported without one only `in_clear`. What is exported is one committed state; nothing is
+    written there. Raises LibraryNotFoundError, LibraryDamagedError, and UsageError where there is a
     file of that name or no folder to write it to.
     """
     if os.path.lexists(archive):
@@ -100,15 +128,29 @@ def export_library(location: Location, archive: Path, version: str) -> Manifest:
             path=archive.parent,
         )
     home = home_of(location)
+    if home.vault is not None and protection is None and not in_clear:
+        home.catalogue.close()
+        raise UsageError(
+            "The library {directory} is a vault, so its export must be encrypted.",
+            hint="Use --encrypt for a passphrase or --recipient for an age recipient; --in-clear "
+            "exports it unencrypted.",
+            directory=str(location),
+        )
+    vault = Vault.of(protection[0].id, protection[1]) if protection else None
     try:
-        with scratch_folder() as scratch, closing(home.catalogue):
-            counts, embedding, sources = _snapshot(home, scratch / CATALOGUE)
+        with scratch_folder(encrypted=vault is not None) as scratch, closing(home.catalogue):
+            counts, embedding, sources = _snapshot(home, scratch / CATALOGUE, vault)
             uploads = Uploads(home).all(sources)
             first = [*islice(uploads, 1)]
-            form: Literal[1, 2] = 2 if first else 1
+            form: Literal[1, 2, 3] = 3 if vault else 2 if first else 1
             manifest = _manifest(scratch / CATALOGUE, version, counts, embedding, form)
-            kept = chain(first, uploads)
-            new_file(archive, lambda file: _pack(file, manifest, scratch / CATALOGUE, kept))
+            kept = _packed_uploads(chain(first, uploads), vault)
+            header = protection[0].encoded() if protection else b""
+
+            def write(file: BinaryIO) -> None:
+                _pack(file, manifest, scratch / CATALOGUE, kept, header)
+
+            new_file(archive, write)
     except FileExistsError:
         raise _there_already(archive) from None
     except OSError as error:
@@ -127,32 +169,50 @@ def _there_already(archive: Path) -> UsageError:
     )
 
 
-def _digests(sources: Sequence[SourceRecord]) -> dict[str, set[str]]:
-    """The SHA-256 that an upload may have, by its name: the ids of documents read under it."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for record in sources:
-        for name in uploaded([record.state.path]):
-            if safe_name(name) == name:
-                found[name].add(record.document_id)
-    return dict(found)
-
-
-def _pack(file: BinaryIO, manifest: Manifest, catalogue: Path, kept: Iterable[Upload]) -> None:
+def _pack(
+    file: BinaryIO,
+    manifest: TransferManifest,
+    catalogue: Path,
+    kept: Iterable[tuple[str, bytes]],
+    header: bytes,
+) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
         new.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        if header:
+            new.writestr(VAULT_HEADER, header)
         new.write(catalogue, CATALOGUE)
-        for one in kept:
-            new.writestr(f"{UPLOADS}/{one.name}", one.data)
+        for name, data in kept:
+            new.writestr(f"{UPLOADS}/{name}", data)
 
 
-def _snapshot(home: Home, copy: Path) -> tuple[Counts, EmbeddingIdentity, list[SourceRecord]]:
+def _packed_uploads(kept: Iterable[Upload], vault: Vault | None) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes as the archive has them."""
+    for upload in kept:
+        name, data = upload.name, upload.data
+        if vault is not None:
+            name = sealed_name(vault, upload.source)
+            data = b"".join(vault.seal.file(name, memoryview(data)))
+        yield name, data
+
+
+def _snapshot(
+    home: Home, copy: Path, vault: Vault | None
+) -> tuple[Counts, EmbeddingIdentity, list[SourceRecord]]:
     """One committed state as a file of its own, without what is derived, due or half done."""
-    with closing(home.catalogue) as catalogue:
+    key = vault.sqlite_key("catalogue") if vault else ""
+    with closing(home.catalogue) as catalogue, closing(SqliteCatalogue(copy, key=key)) as copied:
         older = catalogue.needs_migration()
-        catalogue.copy_to(copy)
-    with closing(Catalogue(copy)) as copied:
-        if older:  # the copy, so that this goes where the library can only be read
+        if home.vault is None and not key:
+            catalogue.copy_to(copy)
+            if older:  # the copy, so that this goes where the library can only be read
+                copied.migrate()
+        else:  # row by row, as the keys differ
+            if older:
+                with home.lock.hold(PATIENCE):
+                    catalogue.migrate()
             copied.migrate()
+            with catalogue.read() as snapshot, copied.write() as transaction:
+                transaction.copy_from(snapshot)
         with copied.write() as transaction:
             transaction.drop_staging()
             transaction.forget_removals()
@@ -163,9 +223,10 @@ def _snapshot(home: Home, copy: Path) -> tuple[Counts, EmbeddingIdentity, list[S
                 transaction.forget_meta(setting)
             forget_conversations(transaction.sql)  # they are of who asked, not of the library
             forget_cells(transaction.sql)
+            forget_table(transaction.sql)
             found = transaction.counts(), transaction.embedding(), transaction.sources()
         copied.purge()
-    with closing(connect(copy)) as connection:
+    with closing(connect(copy, key=key)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")  # one file, that needs no other
     return found
 
@@ -175,11 +236,11 @@ def _manifest(
     version: str,
     counts: Counts,
     embedding: EmbeddingIdentity,
-    form: Literal[1, 2],
-) -> Manifest:
+    form: Literal[1, 2, 3],
+) -> TransferManifest:
     with catalogue.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return Manifest(
+    return TransferManifest(
         format=form,
         localrag=version,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -201,23 +262,28 @@ def import_library(
     on_wait: OnWait | None = None,
     tell: Callable[[ImportStage], None] = lambda _: None,
     describe: Callable[[Finding], str] = lambda finding: f"{finding.part}: {finding.code}",
-) -> Manifest:
+    unlock: Unlock | None = None,
+) -> TransferManifest:
     """Make the library of an archive in `directory`, which must hold no documents.
 
     The archive is taken for a stranger's: its names, sizes, hash, tables and values are checked,
     and its rows are copied into a catalogue of our own. They become visible all at once. What its
     check finds is put into words by `describe`.
+    `unlock` gives the key of an archive that is encrypted.
     Raises LibraryDamagedError for what is not as an export wrote it, LibraryMismatchError for an
     archive of a newer localrag, LibraryError where there is a library already or no space.
     """
     if not archive.is_file():
         raise UsageError("There is no file {path}.", hint="Name an export.", path=archive)
     made = not directory.exists()
-    empty = made or (directory.is_dir() and not any(directory.iterdir()))
+    empty = made or (
+        directory.is_dir() and all(path.name == VAULT_HEADER for path in directory.iterdir())
+    )
     try:
         with zipfile.ZipFile(archive) as packed:
             with _of_an_export(packed):
                 manifest = _read_manifest(packed)
+            vault = _vault_of_archive(packed, unlock)
             others = sum(info.file_size for info in packed.infolist()) - manifest.bytes
             _need_space(directory, 3 * manifest.bytes + others)
             library = Library.open(
@@ -228,7 +294,7 @@ def import_library(
             )
             with library, library.writing(on_wait=on_wait):
                 tell("checking")
-                _fill(library, packed, manifest, describe)
+                _fill(library, packed, manifest, describe, vault)
                 tell("indexing")
                 library.sync()
     except BaseException as error:
@@ -327,9 +393,10 @@ def _unmake(directory: Path, *, made: bool) -> None:
     """Take away the empty library that an import began, unless somebody else uses it by now."""
     if not directory.is_dir():
         return
-    catalogue, lock = directory / CATALOGUE, directory / "write.lock"
+    catalogue, lock = catalogue_of(directory), directory / "write.lock"
+    key = sqlite_key(directory, "catalogue")
     with WriteLock(directory).try_hold() as held:
-        if not held or (catalogue.exists() and not _is_unused(catalogue)):
+        if not held or (catalogue.exists() and not _is_unused(catalogue, key)):
             return
         sweep_uploads(directory, ())
         with suppress(OSError):
@@ -346,25 +413,26 @@ def _unmake(directory: Path, *, made: bool) -> None:
             directory.rmdir()
 
 
-def _is_unused(catalogue: Path) -> bool:
+def _is_unused(catalogue: Path, key: str) -> bool:
     """Whether it holds no documents and no process has it open, waiting to write, say."""
     try:
-        with closing(connect(catalogue, mode="write", timeout=0.2)) as connection:
+        with closing(connect(catalogue, mode="write", timeout=0.2, key=key)) as connection:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
             if "documents" in tables and any(connection.execute("SELECT 1 FROM documents LIMIT 1")):
                 return False
             # Only the one connection that is left may end write-ahead logging.
             (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
             return bool(mode == "delete")
-    except sqlite3.Error:
+    except database_errors(encrypted=bool(key)):
         return False
 
 
 def _fill(
     library: Library,
     packed: zipfile.ZipFile,
-    manifest: Manifest,
+    manifest: TransferManifest,
     describe: Callable[[Finding], str],
+    vault: Vault | None,
 ) -> None:
     """Put the archive's rows into a library without documents; the caller may write."""
     directory = library.directory
@@ -375,12 +443,13 @@ def _fill(
             hint="Import into a folder of its own: --library NEW_FOLDER.",
             directory=directory,
         )
+    key = vault.sqlite_key("catalogue") if vault else ""
     with (
-        scratch_folder() as scratch,
-        closing(Catalogue(scratch / CATALOGUE)) as source,
+        scratch_folder(encrypted=vault is not None) as scratch,
+        closing(SqliteCatalogue(scratch / CATALOGUE, key=key)) as source,
     ):
         with _of_an_export(packed):
-            _extract(packed, manifest, scratch / CATALOGUE)
+            _extract(packed, manifest, scratch / CATALOGUE, encrypted=vault is not None)
             if source.needs_migration():
                 source.migrate()
             with source.read() as snapshot:
@@ -394,17 +463,20 @@ def _fill(
                 raise _damaged(
                     packed.filename, LibraryError("its manifest is that of another library")
                 )
-            sweep_uploads(directory, ())  # of an import that was killed
+            sources = snapshot.sources()
+            library.uploads.sweep(list)  # of an import that was killed
             with _of_an_export(packed):
-                _extract_uploads(packed, directory, _digests(snapshot.sources()))
+                for upload in _uploads_of(packed, sources, vault):
+                    library.uploads.put(upload)
             library.fill_from(snapshot)
 
 
-def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
+def _read_manifest(packed: zipfile.ZipFile) -> TransferManifest:
     infos = packed.infolist()
     by_name = {info.filename: info for info in infos}
     kept = {name for name in by_name if name.startswith(f"{UPLOADS}/")}
-    if len(by_name) != len(infos) or by_name.keys() - kept != {CATALOGUE, MANIFEST}:
+    known = {CATALOGUE, MANIFEST}
+    if len(by_name) != len(infos) or by_name.keys() - kept - {VAULT_HEADER} != known:
         raise LibraryDamagedError("it contains files that do not belong to a library")
     if by_name[MANIFEST].file_size > _MANIFEST_LIMIT or not all(map(_is_packed_by_us, infos)):
         raise LibraryDamagedError("it is packed in a way that localrag never uses")
@@ -418,9 +490,11 @@ def _read_manifest(packed: zipfile.ZipFile) -> Manifest:
             found=version,
             known=FORMAT,
         )
-    manifest = msgspec.json.decode(raw, type=Manifest)
+    manifest = msgspec.json.decode(raw, type=TransferManifest)
     if manifest.bytes != by_name[CATALOGUE].file_size:
         raise LibraryDamagedError("its catalogue does not have the size given in the manifest")
+    if (manifest.format == FORMAT) != (VAULT_HEADER in by_name):
+        raise LibraryDamagedError("it is packed in a way that localrag never uses")
     return manifest
 
 
@@ -434,7 +508,9 @@ def _is_packed_by_us(info: zipfile.ZipInfo) -> bool:
     return known and not info.flag_bits & 1 and info.file_size <= most
 
 
-def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
+def _extract(
+    packed: zipfile.ZipFile, manifest: TransferManifest, path: Path, *, encrypted: bool
+) -> None:
     digest, left = hashlib.sha256(), manifest.bytes
     with packed.open(CATALOGUE) as stream, create_file(path) as copy:
         for part in iter(lambda: stream.read(_PART), b""):
@@ -445,37 +521,63 @@ def _extract(packed: zipfile.ZipFile, manifest: Manifest, path: Path) -> None:
             copy.write(part)
     if left or digest.hexdigest() != manifest.sha256:
         raise LibraryDamagedError("its catalogue does not match the SHA-256 in the manifest")
+    if encrypted:
+        return
     # Bytes 18 and 19 say 1 where the file needs no write-ahead log beside it.
     with path.open("rb") as file:
         if file.read(20)[18:] != b"\x01\x01":
             raise LibraryDamagedError("it is not in the form that an export has")
 
 
-def _extract_uploads(
-    packed: zipfile.ZipFile, directory: Path, digests: Mapping[str, Collection[str]]
-) -> None:
-    """Put the uploads into the library's folder; each must be what its document was read from."""
-
-    def write(info: zipfile.ZipInfo, expected: Collection[str], file: BinaryIO) -> None:
-        digest, left = hashlib.sha256(), info.file_size
-        with packed.open(info) as stream:
-            for part in iter(lambda: stream.read(_PART), b""):
-                left -= len(part)
-                if left < 0:
-                    break
-                digest.update(part)
-                file.write(part)
-        if left or digest.hexdigest() not in expected:
-            raise LibraryDamagedError("a file in it is not the one that its document was read from")
-
+def _uploads_of(
+    packed: zipfile.ZipFile, sources: Sequence[SourceRecord], vault: Vault | None
+) -> Iterator[Upload]:
+    """The uploads of an archive; each must be what its document was read from."""
+    known: defaultdict[str, list[SourceRecord]] = defaultdict(list)
+    for record in sources:
+        for name in filter(_is_safe, uploaded([record.state.path])):
+            known[sealed_name(vault, record.state.path) if vault else name].append(record)
     for info in packed.infolist():
         folder, _, name = info.filename.partition("/")
         if folder != UPLOADS:
             continue
-        if name not in digests:
+        if name not in known:
             raise LibraryDamagedError("it contains files that do not belong to a library")
-        make_folder(directory / UPLOADS)
-        new_file(directory / UPLOADS / name, partial(write, info, digests[name]))
+        with packed.open(info) as stream:
+            data = stream.read(info.file_size + 1)
+        if vault is not None:
+            try:
+                data = vault.seal.cipher.read(name, BytesIO(data))
+            except AlteredError as error:
+                raise LibraryDamagedError("a file in it was altered") from error
+        digest = hashlib.sha256(data).hexdigest()
+        source = next((one for one in known[name] if one.document_id == digest), None)
+        if source is None:
+            raise LibraryDamagedError("a file in it is not the one that its document was read from")
+        (own_name,) = uploaded([source.state.path])
+        yield Upload(source.state.path, own_name, data)
+
+
+def _is_safe(name: str) -> bool:
+    return safe_name(name) == name
+
+
+def _vault_of_archive(packed: zipfile.ZipFile, unlock: Unlock | None) -> Vault | None:
+    """What opens an archive; None for one that is not encrypted."""
+    if VAULT_HEADER not in packed.namelist():
+        return None
+    try:
+        with packed.open(VAULT_HEADER) as file:
+            header = read_header(file.read(_MANIFEST_LIMIT))
+    except ValueError as error:
+        raise _damaged(packed.filename, error) from error
+    if unlock is None:
+        raise LibraryClosedError(
+            "{path} is encrypted.",
+            hint="Open it with its passphrase, or with the age identity that it was encrypted for.",
+            path=packed.filename,
+        )
+    return Vault.of(header.id, unlock(header))
 
 
 def _need_space(directory: Path, needed: int) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from localrag.languages import LANGUAGES, DetectedLanguage, is_code
 from localrag.messages import library_option, tr
 
 if TYPE_CHECKING:
     from localrag.models.registry.advice import Advice
-
-_LANGUAGES = {"zh": "Chinese", "en": "English", "mixed": "Chinese and English"}
 
 _TEXTS = {
     "unserved": "{share:.0%} of the text is {language}, which the embedding model {model} was not "
@@ -22,6 +21,10 @@ _TEXTS = {
 }
 
 
+def _name(language: DetectedLanguage) -> str:
+    return tr(LANGUAGES[language].name) if is_code(language) else tr("Chinese and English")
+
+
 def advice_text(advice: Advice) -> str:
     """What is suggested, why, and the command that does it."""
     command = f"localrag{library_option()} rebuild --embedding {advice.other}"
@@ -30,7 +33,7 @@ def advice_text(advice: Advice) -> str:
     return tr(
         _TEXTS[advice.kind],
         share=advice.share,
-        language=tr(_LANGUAGES[advice.language]),
+        language=_name(advice.language),
         model=advice.model,
         other=advice.other,
         command=command,

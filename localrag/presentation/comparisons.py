@@ -23,11 +23,11 @@ from localrag.evaluation.comparisons.modes import (
 )
 from localrag.evaluation.comparisons.pairs import CRITERIA, Basis, Criterion, Verdict
 from localrag.evaluation.comparisons.rerankers import Graded
-from localrag.messages import InterfaceLanguage, Say, speaker, tr
+from localrag.messages import SOURCE, InterfaceLanguage, Say, speaker, tr
 from localrag.presentation import pages
+from localrag.presentation.answers import is_unchecked, rendered
 from localrag.presentation.records import plain
 from localrag.presentation.steps import decision, rating_text, step_line
-from localrag.presentation.support import unchecked
 from localrag.types import Answer, Rating
 
 FEW = 10
@@ -184,7 +184,7 @@ def _reranked(way: Output) -> dict[str, Any]:
         "answer": plain(way.answer),
         "rerank_seconds": round(way.rerank.seconds, 3) if way.rerank else 0.0,
         "answer_seconds": round(way.seconds, 3),
-        "remark": decision(way.rerank, "en") if way.rerank else "",
+        "remark": decision(way.rerank, SOURCE) if way.rerank else "",
         "same_answer_as": way.same_answer_as,
     }
 
@@ -316,18 +316,18 @@ def verdicts(one: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
 
 def rated(answer: Answer) -> Iterator[dict[str, str]]:
     """The answer in parts: `rating` and `kind` (its class) of each sentence."""
-    found = [
-        (each.start, each.end, rating_text(each.rating), _CLASSES[each.rating])
-        for each in answer.support
-    ]
-    open_ = unchecked(answer) if answer.citations else []
-    found += [(start, stop, tr("not checked"), "unchecked") for start, stop in open_]
-    end = 0
-    for start, stop, rating, kind in sorted(found):
-        yield {"text": answer.text[end:start], "rating": ""}
-        yield {"text": answer.text[start:stop], "rating": rating, "kind": kind}
-        end = stop
-    yield {"text": answer.text[end:], "rating": ""}
+    shown, done = rendered(answer), 0
+    for start, end, each in shown.sentences:
+        if each.rating is not None:
+            mark = {"rating": rating_text(each.rating), "kind": _CLASSES[each.rating]}
+        elif answer.citations and is_unchecked(each):
+            mark = {"rating": tr("not checked"), "kind": "unchecked"}
+        else:
+            continue
+        yield {"text": shown.text[done:start], "rating": ""}
+        yield {"text": shown.text[start:end], **mark}
+        done = end
+    yield {"text": shown.text[done:], "rating": ""}
 
 
 def moved(rank: int, placed: Ranked) -> dict[str, str]:

@@ -9,14 +9,15 @@ from localrag.documents.formats.table import shown_name
 from localrag.messages import tr
 from localrag.presentation.tables import amount_text
 from localrag.tables.formulation import Computed
-from localrag.tables.query import Condition, Query, Result
+from localrag.tables.query import Condition, Query, QueryResult
 from localrag.tables.sheets import Dataset, SheetColumn
+from localrag.types import Basis
 
 SHOWN = 20
 """Values and rows that are listed on a screen."""
 
 
-def answer_text(dataset: Dataset, computed: Computed, result: Result | None = None) -> str:
+def answer_text(dataset: Dataset, computed: Computed, result: QueryResult | None = None) -> str:
     """The values of the answer, or of one of the two results."""
     result = result or computed.form
     if result.error:
@@ -159,6 +160,24 @@ def left_out_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
                 count=column.unread,
                 column=column.name,
             )
+
+
+def basis_lines(basis: Basis) -> Iterator[str]:
+    """How an answer to a question about all was computed, so that it can be checked and changed."""
+    if basis.questions:
+        yield tr("Asked of each document: {questions}", questions=" | ".join(basis.questions))
+    for sql in dict.fromkeys((basis.sql, basis.other_sql)):
+        if sql:
+            yield f"SQL: {sql}"
+    if basis.totals_left_out:
+        yield tr(
+            "{count} {count:row|rows} with totals left out, so that nothing is counted twice",
+            count=basis.totals_left_out,
+        )
+    if basis.questions:
+        yield tr("Other documents or questions: `localrag table`.")
+    else:
+        yield tr("Other sheets: `localrag compute --in FILE`.")
 
 
 def computed_json(dataset: Dataset, computed: Computed) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.library.catalogue.postgres.queue import Job
+    from localrag.library.catalogue.postgres.queue import QueuedJob
 
 
-def job_text(job: Job) -> str:
+def job_text(job: QueuedJob) -> str:
     """What it is, and how far."""
     what = (
         tr("Rebuild")
@@ -21,7 +21,7 @@ def job_text(job: Job) -> str:
     return tr("{number}  {what}: {state}", number=job.number, what=what, state=_state(job))
 
 
-def reasons(job: Job) -> Iterator[str]:
+def reasons(job: QueuedJob) -> Iterator[str]:
     """Why it failed, or why it still waits."""
     if job.fault is not None and job.state != "done":
         yield spoken(job.fault)
@@ -37,7 +37,7 @@ def reasons(job: Job) -> Iterator[str]:
                 )
 
 
-def job_json(job: Job) -> dict[str, Any]:
+def job_json(job: QueuedJob) -> dict[str, Any]:
     """A job as JSON."""
     progress = job.progress
     return {
@@ -60,7 +60,7 @@ def job_json(job: Job) -> dict[str, Any]:
     }
 
 
-def _state(job: Job) -> str:
+def _state(job: QueuedJob) -> str:
     from localrag.library.catalogue.postgres.queue import machine
 
     done, files, unread = job.progress.done, job.progress.files, job.progress.unread

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import re
 import string
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-
-from localrag.types import Answer, SupportedSentence
 
 _LETTERS = string.ascii_letters + string.digits + string.punctuation
 _LIVE = re.compile(
@@ -53,24 +51,8 @@ def inert(text: str) -> Inert:
     >>> inert("See ![it](http://a.example/?q=1) and <b>.").text
     'See ![it]\\(hxxp://a.example/?q=1) and &lt;b>.'
     """
-    changes = _changes(text)
-    return Inert(_with(text, changes), _words(text, changes))
-
-
-def inert_answer(answer: Answer) -> tuple[Answer, int]:
-    """The answer with such a text, to which its sentences' offsets are those; words changed."""
-    changes = _changes(answer.text)
-
-    def moved(sentence: SupportedSentence) -> SupportedSentence:
-        start, end = (
-            offset + sum(_growth(change) for change in changes if change.end <= offset)
-            for offset in (sentence.start, sentence.end)
-        )
-        return replace(sentence, start=start, end=end)
-
-    shown = Inert(_with(answer.text, changes), _words(answer.text, changes))
-    support = tuple(map(moved, answer.support))
-    return replace(answer, text=shown.text, support=support), shown.changed
+    changes = live_words(text)
+    return Inert(changed(text, changes), words(text, changes))
 
 
 class InertStream:
@@ -95,11 +77,12 @@ class InertStream:
         return inert(word).text
 
 
-def _changes(text: str) -> list[Change]:
+def live_words(text: str) -> list[Change]:
+    """What of a text is to be changed, in order."""
     return [Change(*live.span(), _written(live)) for live in _LIVE.finditer(text)]
 
 
-def _words(text: str, changes: list[Change]) -> int:
+def words(text: str, changes: list[Change]) -> int:
     """How many words the changes are in."""
     same = sum(not text[one.end : other.start].strip(_LETTERS) for one, other in pairwise(changes))
     return len(changes) - same
@@ -120,7 +103,8 @@ def _written(live: re.Match[str]) -> str:
     return "/ "
 
 
-def _with(text: str, changes: list[Change]) -> str:
+def changed(text: str, changes: list[Change]) -> str:
+    """The text with these changes."""
     parts, end = [], 0
     for change in changes:
         parts += [text[end : change.start], change.text]
@@ -128,5 +112,7 @@ def _with(text: str, changes: list[Change]) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _growth(change: Change) -> int:
-    return len(change.text) - (change.end - change.start)
+def moved(offset: int, changes: list[Change]) -> int:
+    """Where a code point stands once these changes are made."""
+    before = (change for change in changes if change.end <= offset)
+    return offset + sum(len(change.text) - (change.end - change.start) for change in before)

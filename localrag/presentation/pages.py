@@ -13,14 +13,14 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from localrag.documents.formats.table import shown_name
-from localrag.messages import interface_language, tr
+from localrag.messages import INTERFACES, interface_language, tr
 from localrag.presentation.places import cited_as
 from localrag.printable import as_text
 
 
 def render(template: str, /, **values: object) -> str:
     """The page as HTML, in the language of the interface."""
-    language = "zh-CN" if interface_language() == "zh" else "en"
+    language = INTERFACES[interface_language()].tag
     return _environment().get_template(template).render(values, language=language)
 
 

@@ -33,7 +33,7 @@ class Markup:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChartRow:
     """A line of a chart: places from 0 to 1, what is said of each dot, and a value at the end."""
 
     colour: int
@@ -81,7 +81,7 @@ def picture(
 
 def chart(
     title: str,
-    groups: Iterable[tuple[str, Sequence[Row]]],
+    groups: Iterable[tuple[str, Sequence[ChartRow]]],
     ticks: Iterable[tuple[float, str]] = SHARES,
     font_size: int = 0,
 ) -> Markup:
@@ -105,7 +105,7 @@ def chart(
     return picture(title, _LEFT + _SCALE + _RIGHT, y + 20, [*behind, *parts], font_size)
 
 
-def _marks(row: Row, y: float) -> Iterable[Markup]:
+def _marks(row: ChartRow, y: float) -> Iterable[Markup]:
     number = row.colour % COLOURS
     colour, ink, middle = f"run{number}", _INKS[number], y + _ROW / 2
     if row.interval:

@@ -13,7 +13,7 @@ from localrag.presentation.records import picked, plain
 from localrag.types import PAGE_BREAK, Card, Chunk, Document, How, Page, PageNote, Unit
 
 if TYPE_CHECKING:
-    from localrag.indexing.reading import Reading
+    from localrag.indexing.reading import DocumentReading
 
 LONGEST = 300
 """Characters of a reason that are shown: it may be a library's, or of a hostile catalogue."""
@@ -242,7 +242,7 @@ def _(problem: Problem) -> dict[str, Any]:
 
 
 def reading_json(
-    reading: Reading, pages: Iterable[tuple[Page, int]], chunks: Iterable[Chunk]
+    reading: DocumentReading, pages: Iterable[tuple[Page, int]], chunks: Iterable[Chunk]
 ) -> dict[str, Any]:
     """Some pages of a document, with where they start, and the passages on them."""
     document = reading.document

@@ -10,9 +10,10 @@ from dataclasses import fields, is_dataclass
 from functools import singledispatch
 from typing import Any
 
+from localrag.messages import SOURCE
+from localrag.presentation.answers import Rendering, rendered
 from localrag.presentation.not_found import reason_text
 from localrag.presentation.steps import decision
-from localrag.presentation.support import unchecked
 from localrag.types import Answer, NotFound, ScoredChunk, Step
 
 
@@ -48,7 +49,7 @@ def _(hit: ScoredChunk) -> dict[str, Any]:
 def _(step: Step) -> dict[str, Any]:
     return {
         "name": step.kind,
-        "decision": decision(step, "en"),
+        "decision": decision(step, SOURCE),
         "values": plain(step.values),
         "score": step.score,
         "seconds": round(step.seconds, 3),
@@ -57,9 +58,14 @@ def _(step: Step) -> dict[str, Any]:
 
 @plain.register
 def _(answer: Answer) -> dict[str, Any]:
+    return answer_record(answer, rendered(answer))
+
+
+def answer_record(answer: Answer, shown: Rendering) -> dict[str, Any]:
+    """An answer whose text is shown in that way."""
     return {
         "question": answer.question,
-        "answer": answer.text,
+        "answer": shown.text,
         "language": answer.language,
         "grounded": answer.grounded,
         "citations": [
@@ -70,17 +76,14 @@ def _(answer: Answer) -> dict[str, Any]:
         "trace": plain(answer.trace),
         "seconds": round(answer.seconds, 3),
         "support": [
-            {
-                "text": answer.text[sentence.start : sentence.end],
-                "rating": sentence.rating,
-                "share": round(sentence.share, 3),
-            }
-            for sentence in answer.support
+            {"text": text, "rating": each.rating, "share": round(each.share, 3)}
+            for text, each in shown.rated
         ],
-        "unchecked": [answer.text[start:end] for start, end in unchecked(answer)],
+        "unchecked": shown.unchecked,
         "metrics": plain(answer.metrics),
         "left_out": [picked(each, "source", "page", "place", "text") for each in answer.left_out],
         "not_found": plain(answer.not_found),
+        "basis": plain(answer.basis),
     }
 
 
@@ -91,7 +94,7 @@ def _(found: NotFound) -> dict[str, Any]:
         **picked(found, "question", "looked_for"),
         "closest": closest and picked(closest, "source", "page", "place", "quote"),
         **picked(found, "missing", "absent", "probability"),
-        "reason": reason_text(found, "en"),
+        "reason": reason_text(found, SOURCE),
         "suggestions": plain(found.suggestions),
     }
 

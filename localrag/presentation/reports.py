@@ -16,10 +16,10 @@ from localrag.evaluation.judging.judgements import Judged, Judgement
 from localrag.evaluation.metric import Score
 from localrag.evaluation.results import Difference, EvaluatedRun, Report, Summary, differences
 from localrag.evaluation.scoring import METRICS, Scored
-from localrag.messages import interface_language, tr
+from localrag.messages import tr, translate
 from localrag.presentation import pages
 from localrag.presentation.durations import duration
-from localrag.presentation.plots import COLOURS, Markup, Row, chart
+from localrag.presentation.plots import COLOURS, ChartRow, Markup, chart
 from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import note_text
 
@@ -59,20 +59,20 @@ def render_page(report: Report) -> str:
 
 
 def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
-    means: dict[str, list[Row]] = {}
-    scores: dict[str, list[Row]] = {}
+    means: dict[str, list[ChartRow]] = {}
+    scores: dict[str, list[ChartRow]] = {}
     for number, run in enumerate(runs):
         for one in run.summaries():
             shown = "–" if one.mean is None else f"{one.mean:.2f}  n={one.scored}"
             means.setdefault(metric_title(one.name), []).append(
-                Row(number, shown, one.mean, one.interval)
+                ChartRow(number, shown, one.mean, one.interval)
             )
             dots = [
                 (value, f"{scored.sample.question}: {value:.2f}")
                 for scored in run.scored
                 if (value := scored.scores[one.name].value) is not None
             ]
-            scores.setdefault(metric_title(one.name), []).append(Row(number, dots=dots))
+            scores.setdefault(metric_title(one.name), []).append(ChartRow(number, dots=dots))
     title = tr("Means with their 95% intervals")
     yield title, chart(title, means.items())
     title = tr("Every question's score")
@@ -87,13 +87,13 @@ def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
         for number, (run, seconds) in enumerate(zip(runs, known, strict=True)):
             median = f"{seconds[len(seconds) // 2]:.1f} s" if seconds else ""
             dots = [(one / slowest, f"{one:.1f} s") for one in seconds]
-            times.append((run.name, [Row(number, median, dots=dots)]))
+            times.append((run.name, [ChartRow(number, median, dots=dots)]))
         yield title, chart(title, times, ((0.0, "0 s"), (1.0, f"{slowest:.1f} s")))
 
 
 def metric_title(name: str) -> str:
     """What a metric is called."""
-    return METRICS[name].chinese if interface_language() == "zh" else METRICS[name].english
+    return translate(METRICS[name].title)
 
 
 def reason(judgement: Judgement) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from localrag.documents.formats.table import shown_name
 from localrag.messages import InterfaceLanguage, Say, phrase, speaker
 from localrag.types import Note, Plain, Rating, Step, StepKind
 
@@ -30,12 +31,23 @@ _NOTES = {
 _DECISIONS = {
     "retrieve": "{passages} {passages:passage|passages}",
     "filter": "{allowed} of {total} passages",
+    "cell": "{file}: {state}, {left} left",
     "private": "{left_out} {left_out:passage|passages} left out",
     "rerank": "{reranker}: {kept} of {read} passages",
     "check citations": "{cited} cited, {removed} {removed:marker|markers} removed, {added} added",
     "utility": "useful, 1 to 5",
     "choose": "answer {answer}",
     "instructions": "{left_out} {left_out:sentence|sentences} left out",
+}
+
+_MOST_NAMES = 4
+"""Files of a plan that are named on its line."""
+
+_STATES = {
+    "found": "found",
+    "not stated": "not stated",
+    "doubtful": "doubtful",
+    "not read": "not read",
 }
 
 _SKIPPED = {
@@ -141,6 +153,18 @@ def rating_text(rating: Rating, language: InterfaceLanguage | None = None) -> st
 def _decision(step: Step, say: Say) -> str:
     values = step.values
     match step.kind:
+        case "scope":
+            return say("about all")
+        case "plan" if not values["files"]:
+            return say("no sheets or documents are surely meant")
+        case "plan":
+            return _few(values["files"], say)
+        case "columns":
+            return _joined(values["questions"])
+        case "compute" if values["sure"]:
+            return say("both readings agree")
+        case "compute":
+            return say("not sure: the two readings settle nothing")
         case "retrieve" if "too_long" in values:
             return say("{too_long} passages are longer than the window", **values)
         case "expand":
@@ -168,6 +192,10 @@ def _decision(step: Step, say: Say) -> str:
             return say("passage {passage} relevant", **values)
         case "relevance":
             return say("passage {passage} irrelevant", **values)
+        case "decides" if values["decides"]:
+            return say("passage {passage} says yes or no", **values)
+        case "decides":
+            return say("passage {passage} says neither yes nor no", **values)
         case "check sentences":
             return _checked(step, say)
         case "disagreement":
@@ -177,7 +205,21 @@ def _decision(step: Step, say: Say) -> str:
             return say(rating)
         case "budget":
             return say(_SKIPPED[str(values["skipped"])], **values)
+    if step.kind == "cell":
+        values = {
+            **values,
+            "state": say(_STATES[str(values["state"])]),
+            "file": shown_name(str(values["file"])),
+        }
     return say(_DECISIONS[step.kind], **values)
+
+
+def _few(names: Plain, say: Say) -> str:
+    """File names, the first of many."""
+    assert isinstance(names, tuple), "files are listed"  # noqa: S101
+    short = [shown_name(name) for name in names[:_MOST_NAMES]]
+    more = ["…"] if len(names) > _MOST_NAMES else []
+    return say(", ").join([*short, *more])
 
 
 def _joined(texts: Plain) -> str:

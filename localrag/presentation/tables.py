@@ -26,10 +26,12 @@ from localrag.tables.records import (
     CellState,
     Column,
     Completeness,
+    SavedTable,
     Table,
     Total,
     Value,
 )
+from localrag.tables.values import separated
 
 SUFFIXES = (".csv", ".html", ".json", ".md", ".xlsx")
 
@@ -45,6 +47,25 @@ def state_text(state: CellState) -> str:
             return tr("doubtful")
         case "not read":
             return tr("not read")
+
+
+def reason_text(cell: Cell) -> str:
+    """Why a cell is doubtful or was not read, or ""."""
+    match cell.reason:
+        case "":
+            return ""
+        case "no value":
+            return tr("the reply has not the kind of its column")
+        case "not cited":
+            return tr("no sentence of the document supports the reply")
+        case "not borne out":
+            return tr("the model is not sure that the document says so")
+        case "not in the quotation":
+            return tr("the figure does not stand in the quotation")
+        case "private":
+            return tr("a private document, which a model on another machine may not read")
+        case _:
+            return tr("the model failed: {reason}", reason=cell.reason)
 
 
 def begun_text(event: Begun) -> str:
@@ -79,8 +100,7 @@ def value_text(value: Value) -> str:
 
 def amount_text(number: float, unit: str) -> str:
     """A number with separators of thousands, and its unit."""
-    shown = f"{number:,.2f}" if number % 1 else f"{number:,.0f}"
-    shown = f"{number:,.10g}" if number % 1 and abs(number * 100) % 1 > 1e-6 else shown
+    shown = separated(number)
     match unit:
         case "":
             return shown
@@ -132,7 +152,7 @@ def completeness_text(state: Completeness) -> str:
         parts.append(tr("none undecided"))
     else:
         parts.append(tr("not final"))
-    return "; ".join(parts)
+    return tr("; ").join(parts)
 
 
 def total_lines(column: Column, total: Total) -> list[str]:
@@ -165,6 +185,9 @@ def total_lines(column: Column, total: Total) -> list[str]:
                 most_in=shown_name(high[1]),
             )
         )
+    elif column.kind == "one of":
+        lines += (f"{choice} {total.counts.get(choice, 0)}" for choice in column.choices)
+        lines = [tr("; ").join(lines)]
     elif column.kind == "yes/no":
         yes = total.counts.get("yes", 0)
         lines.append(tr("yes {yes} of {count}", yes=yes, count=count))
@@ -175,7 +198,7 @@ def total_lines(column: Column, total: Total) -> list[str]:
 def table_json(table: Table) -> dict[str, Any]:
     """The table as plain data: what `--json` and a file of that suffix hold."""
     return {
-        "columns": [{"question": c.question, "kind": c.kind or "text"} for c in table.columns],
+        "columns": [_column_json(column) for column in table.columns],
         "rows": [
             {
                 "source": row.source,
@@ -197,6 +220,35 @@ def table_json(table: Table) -> dict[str, Any]:
         ],
         "seconds": round(table.seconds, 3),
     }
+
+
+def _column_json(column: Column) -> dict[str, Any]:
+    choices = {"choices": list(column.choices)} if column.choices else {}
+    return {"question": column.question, "kind": column.kind or "text", **choices}
+
+
+def saved_json(saved: SavedTable) -> dict[str, Any]:
+    """A saved table as plain data; the kind of a column is null where its cells decide."""
+    return {
+        "name": saved.name,
+        "patterns": list(saved.patterns),
+        "words": saved.words,
+        "types": list(saved.types),
+        "columns": [_column_json(column) | {"kind": column.kind} for column in saved.columns],
+    }
+
+
+def saved_lines(saved: SavedTable) -> list[str]:
+    """A saved table in words: its name and documents, and each question below."""
+    chosen = [*saved.patterns, *saved.types, *([f"“{saved.words}”"] if saved.words else [])]
+    head = f"{saved.name}: {tr(', ').join(chosen) or tr('all documents')}"
+    return [head, *(f"  {column_text(column)}" for column in saved.columns)]
+
+
+def column_text(column: Column) -> str:
+    """A column as it can be typed again."""
+    kind = " | ".join(column.choices) or column.kind or ""
+    return f"{kind}: {column.question}" if kind else column.question
 
 
 def _extremes(extremes: dict[str, tuple[Value, str]]) -> dict[str, dict[str, Any]]:
@@ -275,7 +327,7 @@ def _rows(table: Table) -> Iterator[list[str | float | None]]:
     for number, (column, total) in enumerate(zip(table.columns, table.totals, strict=True)):
         line: list[str | float | None] = [""] * (1 + 4 * len(table.columns))
         line[0] = tr("total") if not number else ""
-        line[1 + 4 * number] = "; ".join(total_lines(column, total))
+        line[1 + 4 * number] = tr("; ").join(total_lines(column, total))
         yield line
 
 
@@ -306,7 +358,7 @@ def _markdown(table: Table) -> str:
         lines.append(line(cells))
     lines.append("")
     for column, total in zip(table.columns, table.totals, strict=True):
-        lines.append(f"- {as_name(column.question)} {'; '.join(total_lines(column, total))}")
+        lines.append(f"- {as_name(column.question)} {tr('; ').join(total_lines(column, total))}")
     lines.append("")
     lines += (f"[^{number}]: {as_name(text)}" for number, text in enumerate(notes, 1))
     return "\n".join(lines) + "\n"

@@ -1,31 +1,21 @@
-"""Prompts in English and Chinese, one text file each, and the code that fills them in."""
+"""Prompts, one text file each in the folder of their language, and the code that fills them in."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
-PromptLanguage = Literal["en", "zh"]
+from localrag.languages import LANGUAGES, LanguageCode
+from localrag.types import Message
 
-YES_NO: dict[PromptLanguage, tuple[str, str]] = {"en": ("Yes", "No"), "zh": ("是", "否")}
-"""What a yes-or-no prompt asks for in each language, yes first."""
-
-SUPPORT: dict[PromptLanguage, tuple[str, str, str]] = {
-    "en": ("Fully supported", "Partially supported", "No support"),
-    "zh": ("完全支持", "部分支持", "不支持"),
-}
-"""What `support` asks for, most support first."""
-
-REQUEST_KINDS: dict[PromptLanguage, tuple[str, ...]] = {
-    "en": ("information", "writing", "imagination", "chat", "arithmetic", "translation"),
-    "zh": ("信息", "写作", "想象", "闲聊", "算术题", "翻译"),
-}
-"""The classes of `request_kinds`; the first one is what documents are needed for."""
+UNSTATED = {code: language.words.unstated for code, language in LANGUAGES.items()}
+YES_NO = {code: language.words.yes_no for code, language in LANGUAGES.items()}
+SUPPORT = {code: language.words.support for code, language in LANGUAGES.items()}
+REQUEST_KINDS = {code: language.words.request_kinds for code, language in LANGUAGES.items()}
 
 
 @cache
-def template(name: str, language: PromptLanguage) -> str:
+def template(name: str, language: LanguageCode) -> str:
     """The text of a prompt with its `{placeholders}`."""
     path = Path(__file__).parent / language / f"{name}.txt"
     return path.read_text(encoding="utf-8").strip("\n")
@@ -38,9 +28,21 @@ def all_prompts() -> str:
     return "\n".join(f"{f.parent.name}/{f.name}\n{f.read_text('utf-8')}" for f in files)
 
 
-def render(name: str, language: PromptLanguage, /, **values: str) -> str:
+def render(name: str, language: LanguageCode, /, **values: str) -> str:
     """The prompt `name` in `language` with `{placeholders}` filled in.
 
     Values are inserted as they are: braces in a passage mean nothing here.
     """
     return template(name, language).format(**values)
+
+
+def with_examples(task: str, examples: str, language: LanguageCode) -> list[Message]:
+    """The prompt `task` for the system, and turns in which it is done.
+
+    Of the text `examples`, each line that is asked is followed by the line that is replied.
+    """
+    messages = [Message("system", render(task, language))]
+    lines = iter(template(examples, language).splitlines())
+    for asked, replied in zip(lines, lines, strict=True):
+        messages += [Message("user", asked), Message("assistant", replied)]
+    return messages

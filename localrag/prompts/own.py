@@ -8,14 +8,13 @@ from pathlib import Path
 from string import Formatter
 
 from localrag.errors import ConfigError
-from localrag.prompts import PromptLanguage, render, template
+from localrag.languages import CODES, LanguageCode
+from localrag.prompts import render, template
 from localrag.system.files import make_folder, write_output
 
 OWN = ("system", "answer", "answer_or_refuse", "write_from_passages", "without_documents")
 """Those that say how an answer is written. The ones that grade are not among them: the thresholds
 of the settings were measured with their words."""
-
-LANGUAGES: tuple[PromptLanguage, ...] = ("en", "zh")
 
 _HINT = (
     "`localrag config prompts FOLDER` writes localrag's prompts into a folder as a starting point."
@@ -26,9 +25,9 @@ _HINT = (
 class Wording:
     """The prompts to answer with: (name, language) -> text for those in a person's own words."""
 
-    own: Mapping[tuple[str, PromptLanguage], str] = field(default_factory=dict)
+    own: Mapping[tuple[str, LanguageCode], str] = field(default_factory=dict)
 
-    def render(self, name: str, language: PromptLanguage, /, **values: str) -> str:
+    def render(self, name: str, language: LanguageCode, /, **values: str) -> str:
         """As `prompts.render`, with the person's words where there are any."""
         text = self.own.get((name, language))
         return render(name, language, **values) if text is None else text.format(**values)
@@ -40,8 +39,8 @@ def read_wording(folder: Path) -> Wording:
     Raises `ConfigError` for a folder without any, a name that is none of `OWN`, and placeholders
     other than those of localrag's own text.
     """
-    own: dict[tuple[str, PromptLanguage], str] = {}
-    for language in LANGUAGES:
+    own: dict[tuple[str, LanguageCode], str] = {}
+    for language in CODES:
         for file in sorted((folder / language).glob("*.txt")):
             if file.stem not in OWN:
                 raise ConfigError(
@@ -67,7 +66,7 @@ def write_prompts(folder: Path) -> list[Path]:
     """
     files = {
         folder / language / f"{name}.txt": template(name, language)
-        for language in LANGUAGES
+        for language in CODES
         for name in OWN
     }
     for file in files:

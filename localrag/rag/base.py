@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,18 +16,18 @@ from localrag.models.llms.base import LLM, Options
 from localrag.prompts.own import Wording
 from localrag.rag.citations import Attributor, PlaceOf, Tokenize
 from localrag.rag.question_words import Asked
+from localrag.rag.statements import classified, tidy
 from localrag.rag.versions import CardOf, newest_first
 from localrag.rerankers.base import Reranking
 from localrag.text.language import answer_language
 from localrag.types import (
     Answer,
     Card,
-    Citation,
     NotFound,
     ScoredChunk,
     SelfRAGMetrics,
+    Statement,
     Step,
-    SupportedSentence,
 )
 
 PROMPT_OVERHEAD = 256
@@ -39,8 +39,9 @@ LONGEST_QUESTION = 8000
 Retrieve = Callable[[str, int], list[ScoredChunk]]
 """Question and k -> the k best passages, best first."""
 
-Piece = str | Step | Answer
-"""Of an answer: text as it is written, a step as soon as it is done, and last the answer."""
+Piece = Statement | Step | Answer
+"""Of an answer: what is new of a statement as it is written, a step as soon as it is done, and last
+the answer."""
 
 OnStep = Callable[[Step], None]
 """Hears each step of a run as soon as it is done."""
@@ -54,9 +55,9 @@ class Pipeline(ABC):
     """Answers a question from the library."""
 
     def stream(self, question: str) -> Iterator[Piece]:
-        """Texts and steps as they come, and last of all the finished `Answer`.
+        """Statements as they grow and steps as they come, and last of all the finished `Answer`.
 
-        The texts joined are `Answer.text`, the steps are `Answer.trace`. Closing the iterator
+        What is written joined is `Answer.text`, the steps are `Answer.trace`. Closing the iterator
         stops the model. Raises `UsageError` for an empty question, `GenerationError` from the
         model.
         """
@@ -120,28 +121,25 @@ class Toolkit:
 
 def finished(
     question: str,
+    statements: Iterable[Statement],
     contexts: Sequence[ScoredChunk] = (),
-    citations: tuple[Citation, ...] = (),
     *,
     grounded: bool = False,
-    support: tuple[SupportedSentence, ...] = (),
     metrics: SelfRAGMetrics | None = None,
     missing: Sequence[str] = (),
 ) -> Answer:
-    """The end of a pipeline's pieces; `recorded` fills in what the pieces themselves say.
+    """The end of a pipeline's pieces; `recorded` fills in trace and time.
 
     `missing` are parts of the question that the documents do not hold.
     """
     return Answer(
         question=question,
-        text="",
+        statements=classified(tidy(statements)),
         language=answer_language(question),
         grounded=grounded,
-        citations=citations,
         contexts=tuple(contexts),
         trace=(),
         seconds=0.0,
-        support=support,
         metrics=metrics,
         not_found=tuple(map(NotFound, missing)),
     )
@@ -161,28 +159,24 @@ def check_question(question: str) -> None:
 
 
 def recorded(question: str, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces, with text and trace of their answer filled in from what came first.
+    """The pieces, with the trace of their answer filled in from what came first.
 
     Its seconds, too, where it has none yet: loading a model is no part of an answer's time.
     Raises `UsageError` for an empty question.
     """
     check_question(question)
     started = time.perf_counter()
-    texts: list[str] = []
     trace: list[Step] = []
     with closing(pieces):  # type: ignore[type-var]
         for piece in pieces:
             if isinstance(piece, Answer):
                 yield replace(
                     piece,
-                    text="".join(texts).strip(),
                     trace=tuple(trace),
                     seconds=piece.seconds or time.perf_counter() - started,
                 )
                 continue
-            if isinstance(piece, str):
-                texts.append(piece)
-            else:
+            if isinstance(piece, Step):
                 trace.append(piece)
             yield piece
 

@@ -6,56 +6,23 @@ their own, in the words of their passages.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from localrag.documents.formats.table import shown_name
-from localrag.prompts import PromptLanguage, render
+from localrag.languages import LANGUAGES, LanguageCode
+from localrag.prompts import render
 from localrag.rag.base import Toolkit
-from localrag.rag.citations import hide_markers, without_markers
-from localrag.rag.disagreement import Disagreement, Statement, disagreement
-from localrag.rag.faithfulness import Checked
-from localrag.rag.versions import CardOf, rank
+from localrag.rag.citations import hide_markers
+from localrag.rag.disagreement import Disagreement, PassageClaim, disagreement
+from localrag.rag.statements import Statements, words
+from localrag.rag.versions import CardOf, rank, year_named
 from localrag.text.figures import figures
-from localrag.types import Citation, Message, Plain, ScoredChunk, Step, SupportedSentence
-
-
-def _added(language: PromptLanguage) -> re.Pattern[str]:
-    said = re.escape(render("said_otherwise", language, source="SOURCE", quote="QUOTE"))
-    # Greedy: what a name has of these words belongs to the name.
-    said = said.replace("SOURCE", r"(?P<source>.+)").replace("QUOTE", r"(?P<quote>.*)")
-    return re.compile(rf"^{said}(?: (?P<marker>\[\d+\]))?[^\S\n]*$", re.MULTILINE)
-
-
-_ADDED = (_added("en"), _added("zh"))
-_DATE = re.compile(r" \([\d-]+\)$")
-
-
-def with_added(text: str, said: Callable[[re.Match[str]], str]) -> str:
-    """An answer with something else in place of each sentence that was added to it here.
-
-    A match has the groups "source", "quote" and "marker".
-    """
-    for pattern in _ADDED:
-        text = pattern.sub(said, text)
-    return text
-
-
-def says_otherwise(sentence: str, chunks: Sequence[ScoredChunk]) -> bool:
-    """Whether a sentence tells what one of these passages says, as `Both.completed` does."""
-    found = next(filter(None, (pattern.fullmatch(sentence) for pattern in _ADDED)), None)
-    names = {hide_markers(shown_name(each.source)) for each in chunks}
-    texts = (hide_markers(" ".join(each.chunk.text.split())) for each in chunks)
-    return (
-        found is not None
-        and _DATE.sub("", found["source"]) in names
-        and any(found["quote"] in text for text in texts)
-    )
+from localrag.types import Citation, Cited, Message, Plain, ScoredChunk, Statement, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class ConflictReporter:
     """Sees to it that an answer gives all that its passages differ in.
 
     `card_of` gives the card of a passage's document.
@@ -63,7 +30,7 @@ class Both:
 
     found: Disagreement | None
     chunks: Sequence[ScoredChunk]
-    language: PromptLanguage
+    language: LanguageCode
     card_of: CardOf
     numbered: bool = True
     """Whether the prompt shows all of these passages, with their numbers."""
@@ -74,17 +41,22 @@ class Both:
         question: str,
         chunks: Sequence[ScoredChunk],
         read: Sequence[int],
-        language: PromptLanguage,
+        language: LanguageCode,
         tools: Toolkit,
         numbered: bool,
-    ) -> Both:
+    ) -> ConflictReporter:
         """What differs between the passages that were `read`, numbers from 1, and any other.
 
-        `numbered` says whether the prompt shows them with their numbers.
+        Nothing where the question names the year of one of them. `numbered` says whether the
+        prompt shows them with their numbers.
         """
         found = disagreement(question, chunks, tools.tokenize)
         if found and not any(each.chunk + 1 in read for each in found.statements):
             found = None
+        if found:
+            cards = [tools.card_of(chunks[claim.chunk]) for claim in found.statements]
+            if year_named(cards, tools.asked(question)):
+                found = None
         if found:
             numbered = numbered and all(each.chunk + 1 in read for each in found.statements)
         return cls(found, chunks, language, tools.card_of, numbered)
@@ -121,7 +93,7 @@ class Both:
             return messages
         numbers = dict.fromkeys(f"[{each.chunk + 1}]" for each in self.found.statements)
         given = (f"{each.figure} [{each.chunk + 1}]" for each in self.found.statements)
-        between = "、" if self.language == "zh" else ", "
+        between = LANGUAGES[self.language].comma
         name = "disagreement_denial" if self.found.kind == "denial" else "disagreement"
         told = render(
             name, self.language, passages=between.join(numbers), figures=between.join(given)
@@ -129,39 +101,40 @@ class Both:
         last = messages[-1]
         return [*messages[:-1], Message(last.role, f"{last.content}\n{told}")]
 
-    def completed(self, answer: Checked, cite: Callable[[int, str], Citation]) -> Checked:
-        """The answer with a sentence for each statement that it leaves out, behind its text."""
-        for each in self._missing(answer.text):
-            marker, added = each.chunk + 1, self._sentence(each)
-            start = len(answer.text) + 2
-            cited = replace(cite(marker, each.text), claims=(added,))
-            rated = SupportedSentence(
-                start, start + len(added), "fully supported", 1.0, quoted=True
-            )
-            text = f"{answer.text}\n\n{added} [{marker}]"
-            citations, support = (*answer.citations, cited), (*answer.support, rated)
-            answer = replace(answer, text=text, citations=citations, support=support)
-        return answer
+    def added(
+        self, statements: Statements, cite: Callable[[int, str], Citation]
+    ) -> list[Statement]:
+        """A statement for each claim that an answer leaves out, to stand behind it."""
+        return [self._statement(each, cite) for each in self._missing(words(statements))]
 
-    def _missing(self, text: str) -> list[Statement]:
-        """One statement of each figure that an answer lacks, where it gives another of them."""
-        said = figures(without_markers(text))
-        given, lacking = False, dict[str, Statement]()
+    def _missing(self, text: str) -> list[PassageClaim]:
+        """One claim of each figure that a text without markers lacks, if it gives another."""
+        written = figures(text)
+        given, lacking = False, dict[str, PassageClaim]()
         for each in self.found.statements if self.found else ():
             own = figures(each.figure)
-            if any(f.agrees(a) for f in own for a in said):
+            if any(f.agrees(a) for f in own for a in written):
                 given = True
             elif own:
                 lacking.setdefault(each.figure, each)
         return list(lacking.values()) if given else []
 
-    def _sentence(self, statement: Statement) -> str:
-        found = self.chunks[statement.chunk]
-        date = self.card_of(found).date
-        name = hide_markers(" ".join(shown_name(found.source).split()))
-        return render(
-            "said_otherwise",
-            self.language,
-            source=f"{name} ({date})" if date else name,
-            quote=hide_markers(" ".join(statement.text.split())),
+    def _statement(self, claim: PassageClaim, cite: Callable[[int, str], Citation]) -> Statement:
+        found = self.chunks[claim.chunk]
+        quote, date = hide_markers(" ".join(claim.text.split())), self.card_of(found).date
+        name = file_of(found.source)
+        text = otherwise(f"{name} ({date})" if date else name, quote, self.language)
+        mark = Cited(len(text) + 2, cite(claim.chunk + 1, claim.text), " ", behind=True)
+        return Statement(
+            f"\n\n{text}", "otherwise", (mark,), "fully supported", 1.0, quoted=True, part=quote
         )
+
+
+def file_of(source: str) -> str:
+    """The name of a file as an answer gives it."""
+    return hide_markers(" ".join(shown_name(source).split()))
+
+
+def otherwise(source: str, quote: str, language: LanguageCode) -> str:
+    """The sentence that tells what a passage says otherwise."""
+    return render("said_otherwise", language, source=source, quote=quote)

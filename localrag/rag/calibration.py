@@ -20,8 +20,9 @@ from typing import Literal, get_args
 import msgspec
 
 from localrag.errors import UsageError
+from localrag.languages import CODES, LanguageCode
 from localrag.printable import as_json
-from localrag.prompts import PromptLanguage, template
+from localrag.prompts import template
 from localrag.prompts.own import Wording
 from localrag.system.files import make_folder, replace_content
 
@@ -65,7 +66,7 @@ class Measured(msgspec.Struct, frozen=True):
     """
 
     graded: Graded
-    language: PromptLanguage
+    language: LanguageCode
     cases: int
     held: int
     auc: Interval
@@ -97,7 +98,7 @@ class Calibration(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(one.graded for one in self.measured))
 
     @property
-    def curves(self) -> dict[tuple[Graded, PromptLanguage], Curve]:
+    def curves(self) -> dict[tuple[Graded, LanguageCode], Curve]:
         """The curves by kind of grade and language."""
         return {(one.graded, one.language): one.curve for one in self.measured}
 
@@ -106,11 +107,11 @@ class Calibration(msgspec.Struct, frozen=True):
 class Scale:
     """Brings grades of a model (`own`) to the scale of another (`reference`)."""
 
-    own: Mapping[tuple[Graded, PromptLanguage], Curve]
-    reference: Mapping[tuple[Graded, PromptLanguage], Curve]
+    own: Mapping[tuple[Graded, LanguageCode], Curve]
+    reference: Mapping[tuple[Graded, LanguageCode], Curve]
 
     def read(
-        self, graded: Graded, language: PromptLanguage, grade: float
+        self, graded: Graded, language: LanguageCode, grade: float
     ) -> tuple[float, float | None]:
         """A grade on the scale of the reference, and the probability that it means.
 
@@ -127,7 +128,7 @@ class Scale:
 def calibration_key(weights_sha256: str, wording: Wording) -> str:
     """Identifies what a calibration holds for: weights, and the prompts that ask for grades."""
     digest = hashlib.sha256(weights_sha256.encode())
-    for language in get_args(PromptLanguage):
+    for language in CODES:
         for text in (
             *(template(name, language) for name in _PROMPTS),
             wording.own.get(("system", language), template("system", language)),

@@ -17,10 +17,20 @@ from typing import TYPE_CHECKING
 
 from localrag.documents.chunking import passage_text
 from localrag.documents.tables import named_rows
+from localrag.rag.statements import Statements, classified, cut, words
 from localrag.text.figures import blanked, figures, figures_not_in
-from localrag.text.language import detect
+from localrag.text.language import are_foreign, detect
 from localrag.text.sentences import split_sentences
-from localrag.types import Chunk, Citation, Place, ScoredChunk
+from localrag.types import (
+    Chunk,
+    Citation,
+    Cited,
+    Place,
+    ScoredChunk,
+    Statement,
+    SupportedSentence,
+    citations_of,
+)
 
 if TYPE_CHECKING:
     from localrag.models.embeddings.base import Embedder, Vectors
@@ -55,7 +65,7 @@ SHORT_ANSWER = 40
 
 LIST_MARK = re.compile(r"^\s*(?:[-*•·–]\s+|#{1,6}\s+|\(?\d{1,2}(?:\.(?!\d)|[)、）])\s*)+")
 _NUMBERS = r"\d{1,3}(?:\s*[,，、–-]\s*\d{1,3})*"
-MARKER = re.compile(
+_MARKER = re.compile(
     r"(?P<blank>[ \t]*)[\[【［](?P<inside>\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
     rf"(?P<numbers>{_NUMBERS})\s*)[\]】］]",
     re.IGNORECASE,
@@ -71,7 +81,7 @@ def marked(text: str) -> list[int]:
     """The passages that the markers in a text point to, in their order; [1-3] points to three."""
     spans = (
         sorted((int(first), int(last or first)))
-        for marker in MARKER.finditer(text)
+        for marker in _MARKER.finditer(text)
         for first, last in _NUMBER_OR_RANGE.findall(marker["numbers"])
     )
     return [number for first, last in spans for number in range(first, last + 1)]
@@ -79,12 +89,59 @@ def marked(text: str) -> list[int]:
 
 def without_markers(text: str) -> str:
     """The text with its markers, and the blanks before them, taken out."""
-    return MARKER.sub("", text)
+    return _MARKER.sub("", text)
 
 
 def hide_markers(text: str) -> str:
     """What in a passage would pass for a marker, in round brackets."""
-    return MARKER.sub(r"\g<blank>(\g<inside>)", text)
+    return _MARKER.sub(r"\g<blank>(\g<inside>)", text)
+
+
+def cited_sentences(text: str) -> list[tuple[str, list[int]]]:
+    """Each sentence of a text without its markers, and the passages that these point to.
+
+    A marker that stands after a sentence's stop belongs to that sentence.
+    """
+    found: list[tuple[str, list[int]]] = []
+    for start, end in split_sentences(text):
+        piece = text[start:end]
+        while (leading := _MARKER.match(piece)) and found:
+            found[-1][1].extend(marked(leading[0]))
+            piece = piece[leading.end() :].lstrip()
+        sentence = without_markers(piece).strip()
+        if any(character.isalnum() for character in sentence):
+            found.append((sentence, marked(piece)))
+    return found
+
+
+def read(
+    text: str, citations: Sequence[Citation], support: Sequence[SupportedSentence] = ()
+) -> Statements:
+    """The statements of an answer that was kept as a text; its rated sentences as offsets in it.
+
+    A marker without a citation stays in the text.
+    """
+    first = {each.marker: each for each in reversed(citations)}
+    pieces, done = [], 0
+    for marker in _MARKER.finditer(text):
+        numbers = [number for number in marked(marker[0]) if number in first]
+        if numbers:
+            pieces.append(Statement(text[done : marker.start()]))
+            gaps = [marker["blank"], *[""] * len(numbers)]
+            marks = (
+                Cited(0, first[number], gap) for number, gap in zip(numbers, gaps, strict=False)
+            )
+            pieces.append(Statement("", citations=tuple(marks)))
+            done = marker.end()
+    pieces.append(Statement(text[done:]))
+    statements, rated, done = [], {each.start: each for each in support}, 0
+    for statement in cut(pieces):
+        start, done = done, done + len(statement.written)
+        each = next((rated[at] for at in rated if start <= at < done), None)
+        if each is not None:
+            statement = replace(statement, rating=each.rating, share=each.share, quoted=each.quoted)
+        statements.append(statement)
+    return classified(tuple(statements))
 
 
 _LABEL = re.compile(
@@ -302,7 +359,7 @@ class Attributor:
             for marker, passage in enumerate(self._passage_terms, start=1)
             if marker in self._markers
         }
-        foreign = [m for m in scores if {self._languages[m - 1], language} == {"zh", "en"}]
+        foreign = [m for m in scores if are_foreign(self._languages[m - 1], language)]
         if foreign:
             cosines = self._cosines(sentence)
             for marker in foreign:
@@ -325,7 +382,7 @@ class Attributor:
     def _cite(self, marker: int, sentence: str, terms: frozenset[str]) -> Citation:
         candidates = [e for e in self._evidence if e.marker == marker]
         shares = [self._share(terms, e.terms) for e in candidates]
-        if {self._languages[marker - 1], detect(sentence)} == {"zh", "en"}:
+        if are_foreign(self._languages[marker - 1], detect(sentence)):
             shares = self._cosines(sentence)[marker]
         return self._citation(candidates[shares.index(max(shares))])
 
@@ -341,6 +398,24 @@ class Attributor:
             quote=text.strip(),
             place=place,
         )
+
+
+def with_citation(
+    statements: Statements, attributor: Attributor, numbers: Sequence[int]
+) -> Statements:
+    """The same with the closest of the passages that it was written from, if it cites none.
+
+    Words differ, as across languages.
+    """
+    if not statements or any(each.citations for each in statements):
+        return statements
+    text = words(statements)
+    number = attributor.closest(numbers, text)
+    last = statements[-1]
+    # Of what was rated without it, the marker is no part.
+    behind = last.rating is not None or len(split_sentences(f"{last.text} [")) > 1
+    mark = Cited(len(last.text), attributor.cite(number, text), " ", behind)
+    return (*statements[:-1], replace(last, citations=(mark,)))
 
 
 class CitedStream:
@@ -361,43 +436,43 @@ class CitedStream:
         self._ending = ""
         self._ticks, self._in_code = 0, False
         self._claimed: set[int] = set()
-        self._citations: list[Citation] = []
+        self._pieces: list[Statement] = []
         self.removed: set[int] = set()
         """Markers of the model that no passage bore out or that pointed nowhere."""
         self.added: set[int] = set()
         """Markers that the model forgot."""
 
     @property
+    def statements(self) -> Statements:
+        """What has been written so far."""
+        return cut(self._pieces)
+
+    @property
     def citations(self) -> tuple[Citation, ...]:
         """What has been cited so far: one for each passage and quote, by marker."""
-        unique: dict[tuple[int, str], Citation] = {}
-        for one in self._citations:
-            before = unique.get((one.marker, one.quote))
-            claims = (*before.claims, *one.claims) if before else one.claims
-            unique[one.marker, one.quote] = replace(one, claims=claims)
-        return tuple(sorted(unique.values(), key=lambda c: c.marker))
+        return citations_of(self._pieces)
 
-    def checked(self, pieces: Iterable[str]) -> Iterator[str]:
+    def checked(self, pieces: Iterable[str]) -> Iterator[Statement]:
         """What can be shown of all the pieces."""
         for piece in pieces:
             yield from self.feed(piece)
         yield from self.finish()
 
-    def feed(self, piece: str) -> Iterator[str]:
+    def feed(self, piece: str) -> Iterator[Statement]:
         """Take a piece from the model and yield what can be shown."""
         self._pending += piece
         yield from self._advance(final=False)
 
-    def finish(self) -> Iterator[str]:
+    def finish(self) -> Iterator[Statement]:
         """Yield the rest; a marker cut off in the middle is dropped."""
         if _MARKER_BEGUN.fullmatch(self._pending):
             self._pending = ""
         yield from self._advance(final=True)
         yield from self._close(final=True)
 
-    def _advance(self, *, final: bool) -> Iterator[str]:
+    def _advance(self, *, final: bool) -> Iterator[Statement]:
         while self._pending:
-            if not self._in_code and (marker := MARKER.match(self._pending)):
+            if not self._in_code and (marker := _MARKER.match(self._pending)):
                 self._claimed.update(marked(marker[0]))
                 self._pending = self._pending[marker.end() :]
                 continue
@@ -417,8 +492,12 @@ class CitedStream:
             self._sentence += character
             self._held += character
             if not self._refusal.startswith(self._sentence):
-                yield self._held
+                yield self._piece(self._held)
                 self._held = ""
+
+    def _piece(self, text: str, citations: tuple[Cited, ...] = ()) -> Statement:
+        self._pieces.append(Statement(text, citations=citations))
+        return self._pieces[-1]
 
     def _fences(self, character: str) -> None:
         """Between two ``` there is code, and a[0] is no marker."""
@@ -431,23 +510,24 @@ class CitedStream:
             return not following or following.isspace() or following in "[【［"
         return character in "。！？；!?\n"
 
-    def _close(self, *, final: bool = False) -> Iterator[str]:
+    def _close(self, *, final: bool = False) -> Iterator[Statement]:
         # Small models like to end a good answer with the refusal they were taught.
-        if self._sentence.strip() == self._refusal and self._citations:
+        if self._sentence.strip() == self._refusal and self.citations:
             self._sentence, self._held, self._ending, self._claimed = "", "", "", set()
             return
         if self._held:
-            yield self._held
+            yield self._piece(self._held)
         cited = self._attributor.attribute(self._sentence, self._claimed)
-        if final and not cited and not self._citations and len(self._sentence) < SHORT_ANSWER:
+        if final and not cited and not self.citations and len(self._sentence) < SHORT_ANSWER:
             cited = self._attributor.attribute_short(self._sentence, self._question)
         markers = {citation.marker for citation in cited}
         self.removed |= self._claimed - markers
         self.added |= markers - self._claimed
-        self._citations += [replace(one, claims=(self._sentence.strip(),)) for one in cited]
         if markers:
-            gap = " " if self._sentence[-1:].isascii() else ""
-            yield gap + "".join(f"[{marker}]" for marker in sorted(markers))
+            gaps = [" " if self._sentence[-1:].isascii() else "", *[""] * len(cited)]
+            ordered = sorted(cited, key=lambda citation: citation.marker)
+            marks = (Cited(0, each, gap) for each, gap in zip(ordered, gaps, strict=False))
+            yield self._piece("", tuple(marks))
         if self._ending:
-            yield self._ending
+            yield self._piece(self._ending)
         self._sentence, self._held, self._ending, self._claimed = "", "", "", set()

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from localrag.languages import CODES, LANGUAGES, LanguageCode, is_spaced
 from localrag.models.llms.base import LLM, Options
-from localrag.prompts import PromptLanguage, render
-from localrag.rag.both_sides import with_added
-from localrag.rag.citations import MARKER, without_markers
+from localrag.prompts import render
+from localrag.rag.both_sides import otherwise
+from localrag.rag.citations import marked, without_markers
 from localrag.text.language import answer_language
 from localrag.text.tokenize import STOP_WORDS
 from localrag.types import Message
@@ -24,27 +25,18 @@ _QUOTES = "\"'“”‘’「」 "
 _LABEL = re.compile(r"^(?:改写|问|追问|Rewritten|Follow-up|Question|Q)\s*[：:]\s*")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
-# Words that point back. A bare one stands for a thing by itself: "它有多少参数？", "Who wrote it?"
-_CHINESE_BARE = re.compile(
-    r"[他她它]|呢[？?]?$|^(?:那|还有|另外|其中|同)|还有(?:谁|什么|哪)|(?:这|那|此)(?=是|有|里|时|么|怎)|"
-    r"前者|后者|上述|刚才"
-)
-_CHINESE_BACK = re.compile(r"[这那该此其又还也再]|之前|之后|后来|当时|同[年届时样]|另外|哪[个些]呢")
-_ENGLISH_BARE = re.compile(
-    r"\b(?:it|its|he|him|his|she|her|hers|they|them|their|theirs|those|these|this)\b"
-    r"|\bthat(?=\W*$|\s+(?:is|was|one|year|time|case|happen|mean|work)\b)"
-    r"|^(?:and|but|or|so|then|also)\b|\b(?:what|how) about\b"
-    r"|\b(?:there|then|else|instead|otherwise|too|either|same)\W*$",
-    re.IGNORECASE,
-)
-_ENGLISH_BACK = re.compile(
-    r"\b(?:other|others|another|ones?|former|latter|same|above|previous|earlier|later|also|there)\b",
-    re.IGNORECASE,
-)
+_POINTS_BACK = {
+    code: re.compile(language.questions.points_back or "(?!)", re.IGNORECASE)
+    for code, language in LANGUAGES.items()
+}
+_MAY_POINT_BACK = {
+    code: re.compile(language.questions.may_point_back or "(?!)", re.IGNORECASE)
+    for code, language in LANGUAGES.items()
+}
 _NAMED = re.compile(r"[《“\"「]|[A-Za-z]{2}")
-_ENGLISH_NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w\-]+")
-_LONG_CHINESE = 12
-"""Code points from which a Chinese question that points nowhere names what it is about."""
+_NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w\-]+")
+_LONG = 12
+"""Code points from which a question without blanks that points nowhere names what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +64,7 @@ def standalone(
     said = without_markers(_written(last.answer))[:REMEMBERED_CHARACTERS]
     messages = _messages(last.question, said, question, language)
     rewritten = _cleaned(llm.complete(messages, Options(max_tokens=80)).text)
-    points_back = bool(_bare(language).search(question))
+    points_back = bool(_POINTS_BACK[language].search(question))
     hanging = points_back and _same(question, rewritten)
     if _keeps(question, rewritten, last.question, tokenize) and not hanging:
         return rewritten
@@ -103,46 +95,68 @@ class Conversation:
 def _keeps(
     question: str, rewritten: str, earlier: str, tokenize: Callable[[str], Sequence[str]]
 ) -> bool:
-    """Whether a rewriting still asks what was asked, and is no answer."""
-    if not rewritten or MARKER.search(rewritten) or rewritten.endswith(("。", ".")):
+    """Whether a rewriting still asks what was asked, and is no answer.
+
+    A number that it takes from the last answer is mostly the answer to another question: "Do staff
+    of ten years have 10 days?" Persons took such a number into 5 of 550 rewritings.
+    """
+    if not rewritten or marked(rewritten) or rewritten.endswith(("。", ".")):
         return False
-    if not set(_NUMBER.findall(question)) <= set(_NUMBER.findall(rewritten)):
+    asked, given = (set(_NUMBER.findall(text)) for text in (question, rewritten))
+    if not asked <= given <= asked | set(_NUMBER.findall(earlier)):
         return False
     if _same(rewritten, earlier):
         return _same(rewritten, question)
-    asked = _content(question, tokenize)
-    return 2 * len(asked & _content(rewritten, tokenize)) >= len(asked)
+    content = _content(question, tokenize)
+    return 2 * len(content & _content(rewritten, tokenize)) >= len(content)
 
 
 def _content(text: str, tokenize: Callable[[str], Sequence[str]]) -> set[str]:
-    pointing = _CHINESE_BACK.sub(" ", _ENGLISH_BARE.sub(" ", text))
-    return {term for term in tokenize(pointing) if term not in _EMPTY}
+    for code, language in LANGUAGES.items():
+        # Without blanks, what surely points is longer than a word: 呢 at the end of 那上海呢.
+        text = (_POINTS_BACK if language.space else _MAY_POINT_BACK)[code].sub(" ", text)
+    return {term for term in tokenize(text) if term not in _EMPTY}
 
 
 _EMPTY = STOP_WORDS | set("他她它谁呢吗么啊得着过没不能会可要做到多少几年")
 
 
-def is_complete(question: str, language: PromptLanguage) -> bool:
+def is_complete(question: str, language: LanguageCode) -> bool:
     """Whether a question clearly needs no conversation: it names something, and points nowhere.
 
     Reads words only; in doubt it says no, and the model is asked.
     """
-    bare, back = _bare(language), _CHINESE_BACK if language == "zh" else _ENGLISH_BACK
-    if bare.search(question) or back.search(question):
+    patterns = _POINTS_BACK[language], _MAY_POINT_BACK[language]
+    if any(pattern.search(question) for pattern in patterns):
         return False
-    if language == "zh":
-        return bool(_NAMED.search(question)) or len(question) >= _LONG_CHINESE
+    if not is_spaced(language):
+        return bool(_NAMED.search(question)) or len(question) >= _LONG
     words = re.findall(r"[\w'’\-]+", question)
     content = [word for word in words if word.lower() not in STOP_WORDS]
-    return len(content) >= 3 or (len(content) >= 2 and bool(_ENGLISH_NAME.search(question)))
+    return len(content) >= 3 or (len(content) >= 2 and bool(_NAME.search(question)))
 
 
 def _written(answer: str) -> str:
-    """What of an answer the model wrote: names and dates of files are in no prompt."""
-    return with_added(answer, lambda _: "").rstrip()
+    """What of an answer the model wrote: names and dates of files are in no prompt.
+
+    A client gives an answer back as a text, so this is the place where one is looked through.
+    """
+    for pattern in _OTHERWISE:
+        answer = pattern.sub("", answer)
+    return answer.rstrip()
 
 
-def _messages(earlier: str, answer: str, question: str, language: PromptLanguage) -> list[Message]:
+def _otherwise(language: LanguageCode) -> re.Pattern[str]:
+    """Such as: By contrast, gate.txt (2024-03-01) says: “It was opened in 1912.” [2]."""
+    sentence = re.escape(otherwise("SOURCE", "QUOTE", language))
+    sentence = sentence.replace("SOURCE", ".+").replace("QUOTE", ".*")
+    return re.compile(rf"^{sentence}[^\S\n]*\S*[^\S\n]*$", re.MULTILINE)
+
+
+_OTHERWISE = tuple(map(_otherwise, CODES))
+
+
+def _messages(earlier: str, answer: str, question: str, language: LanguageCode) -> list[Message]:
     """The instruction, examples as turns of a chat, and the follow-up."""
     messages = [Message("system", render("rewrite_system", language))]
     for example in render("rewrite_examples", language).split("\n\n"):
@@ -151,10 +165,6 @@ def _messages(earlier: str, answer: str, question: str, language: PromptLanguage
         messages += [Message("user", shown), Message("assistant", rewritten)]
     shown = render("rewrite", language, earlier=earlier, answer=answer, question=question)
     return [*messages, Message("user", shown)]
-
-
-def _bare(language: PromptLanguage) -> re.Pattern[str]:
-    return _CHINESE_BARE if language == "zh" else _ENGLISH_BARE
 
 
 def _same(one: str, other: str) -> bool:

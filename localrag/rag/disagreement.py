@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import Literal
 
 from localrag.documents.tables import named_rows, shown_text
+from localrag.languages import any_of
 from localrag.text.figures import Figure, Kind, figures
 from localrag.text.sentences import split_sentences
 from localrag.types import Chunk, ScoredChunk
@@ -32,43 +33,18 @@ ALIKEDENIAL = 0.6
 SHORT_CLAUSE = 8
 """Code points beside its figure of a clause that does not say what the figure is: ", 900 kg,"."""
 
-_WHEN = re.compile(
-    r"\bwhen\b|\b(?:what|which)\s+(?:year|month|date|day)\b|\bhow (?:soon|late|early)\b"
-    r"|何时|什么时[候间]|哪[一]?[年月天日]|几[年月号日]|哪个月|日期|年份|何年|什么年",
-    re.IGNORECASE,
-)
-_HOW_MUCH = re.compile(
-    r"\bhow\s+(?!did|do|does|is|are|was|were|can|could|has|have|to)\w+|\bwhat\s+(?:is|was|are|were)"
-    r"\s+the\s+(?:\w+\s+)?(?:number|percentage|share|amount|price|cost|fee|total|size|height|length"
-    r"|weight|area|age|rate|temperature|limit|maximum|minimum|depth|width|population|deposit)\b"
-    r"|\bwhat (?:percentage|number|amount|time)\b|多少|几(?!乎)"
-    r"|多[长高大远久重宽深快]|百分之几|占比",
-    re.IGNORECASE,
-)
-_WHETHER = re.compile(
-    r"^\W*(?:is|are|was|were|do|does|did|can|could|may|must|should|will|has|have)\b"
-    r"|吗[？?]?\s*$|是否|能否|可否|[能可]不[能可]|要不要|有没有|是不是",
-    re.IGNORECASE,
-)
-DENIAL = re.compile(
-    r"\b(?:not?|never|neither|nor|none|without|cannot|forbidden|prohibited)\b|n['’]t\b"
-    r"|(?<![非而])(?:不(?![仅但同断过久止])|没有?|未(?!来)|无(?![论线])|并非|并未|禁止|严禁|切勿)",
-    re.IGNORECASE,
-)
-_ASKING = re.compile(
-    r"\b(?:what|which)\s+(?:year|month|date|day|time)\b"
-    r"|\bhow\s+(?:many|much|long|old|often|far|high|tall|large|big|deep|wide|heavy|fast|soon)\b"
-    r"|\b(?:can|could|may|must|shall|should|will|would)\b|[必]?须|应该?|将|会|可以|能"
-    r"|[在于]?哪[一]?[年月天日]|第?几[年月号日个名人]|多少[名个位人种天年]?|什么时[候间]|多[长高大远久重宽深快]",
-    re.IGNORECASE,
-)
+_WHEN = re.compile(any_of(lambda language: language.questions.when), re.IGNORECASE)
+_HOW_MUCH = re.compile(any_of(lambda language: language.questions.how_much), re.IGNORECASE)
+_WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
+DENIAL = re.compile(any_of(lambda language: language.denial), re.IGNORECASE)
+_ASKING = re.compile(any_of(lambda language: language.questions.answer_type), re.IGNORECASE)
 """What of a question says no more than what kind of answer it wants."""
 CLAUSE_BREAK = re.compile(r"[,，;；、:：](?!\d)")
 _NAME = re.compile(r"(?<=[^\W\d_]\s)[A-Z][\w'’-]+|\b[A-Z]{2,}\b|\b[A-Z]\b(?=\W|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class PassageClaim:
     """What passage `chunk` (from 0) says of the matter: `chunk.text[start:end]`.
 
     `figure` is what it gives, in its own words; empty where statements differ by a denial.
@@ -86,14 +62,14 @@ class Disagreement:
     """Statements of at least two passages that differ about what was asked, by passage."""
 
     kind: Kind | Literal["denial"]
-    statements: tuple[Statement, ...]
+    statements: tuple[PassageClaim, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
     """A sentence or row, and what there is in it to compare."""
 
-    statement: Statement
+    statement: PassageClaim
     terms: frozenset[str]
     asked: frozenset[str]
     names: frozenset[str]
@@ -118,7 +94,7 @@ def disagreement(question: str, chunks: Sequence[ScoredChunk], terms: Terms) -> 
     if not pairs:
         return None
     kind = pairs[0][0]
-    statements: dict[tuple[int, str], Statement] = {}
+    statements: dict[tuple[int, str], PassageClaim] = {}
     for each, *two in pairs:
         if each == kind:
             for statement in two:
@@ -138,7 +114,7 @@ def _said(number: int, found: ScoredChunk, asked: frozenset[str], terms: Terms) 
         clauses = ((each, _clause(text, own, each, asked, terms)) for each in own)
         close = tuple((each, clause) for each, clause in clauses if asked & clause)
         yield _Said(
-            Statement(number, start, end, text.strip(), ""),
+            PassageClaim(number, start, end, text.strip(), ""),
             words,
             near,
             frozenset(name.lower() for name in _NAME.findall(text)),
@@ -156,7 +132,7 @@ def _closest(said: list[_Said]) -> list[_Said]:
 
 def _differ(
     one: _Said, other: _Said, question: str, known: Sequence[Figure]
-) -> tuple[Kind | Literal["denial"], Statement, Statement] | None:
+) -> tuple[Kind | Literal["denial"], PassageClaim, PassageClaim] | None:
     if one.names - other.names and other.names - one.names:
         return None
     if not (one.asked <= other.passage and other.asked <= one.passage):
@@ -210,7 +186,7 @@ def _other_value(a: Figure, b: Figure, one: _Said, other: _Said, known: Sequence
     return not any(a.agrees(f) for f in other.figures) and not any(b.agrees(f) for f in one.figures)
 
 
-def _with(said: _Said, figure: Figure) -> Statement:
+def _with(said: _Said, figure: Figure) -> PassageClaim:
     text = said.statement.text
     return replace(said.statement, figure=text[figure.start : figure.end])
 

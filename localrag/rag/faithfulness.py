@@ -17,16 +17,26 @@ from itertools import combinations
 from typing import Literal
 
 from localrag.documents.chunking import passage_text
+from localrag.languages import is_spaced
 from localrag.prompts import render
 from localrag.rag.base import Toolkit
-from localrag.rag.citations import LIST_MARK, Attributor, marked, without_markers
+from localrag.rag.citations import LIST_MARK
 from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.reading import Evidence, numbered_prompt
+from localrag.rag.statements import Statements
 from localrag.text.figures import COUNTED, Figure, beyond, counts_asked, figures, figures_not_in
 from localrag.text.language import answer_language, detect
 from localrag.text.sentences import split_sentences
-from localrag.types import Citation, Plain, Rating, ScoredChunk, Step, SupportedSentence
+from localrag.types import (
+    Citation,
+    Plain,
+    Rating,
+    ScoredChunk,
+    Statement,
+    Step,
+    citations_of,
+)
 
 Terms = Callable[[str], Iterable[str]]
 Unsupported = Literal["mark", "remove", "remove unchecked"]
@@ -43,7 +53,7 @@ READ_FASTER = 3
 """How many times as fast as it writes a model reads, at least."""
 SUPPORTED, PARTLY = 0.5, 0.35
 """From these expected shares of full support on, as the model gives them behind the answer's
-prompt, a sentence is supported fully and in part (`benchmarks/LOG.md`)."""
+prompt, a sentence is supported fully and in part (`benchmarks/log/2026-11.md`)."""
 LEAST = 3
 """Terms and figures below which words prove nothing: "20 euros" may be said of something else."""
 _NAME = re.compile(r"\b[A-Z][\w&.-]*[A-Z0-9][\w&-]*\b|(?<=[a-z0-9,] )[A-Z][\w'’-]{2,}")
@@ -55,22 +65,20 @@ _YES = re.compile(
     re.IGNORECASE,
 )
 """An answer that says no more than that it is so."""
-_BLANKS = re.compile(r"[ \t]*")
 _MEMBERS = re.compile(r"、|以及|[和与及;；]|,\s*(?:and\s+)?|\s+and\s+")
-_LETTER = re.compile(r"[^\W_]")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SupportFinding:
     """What was found of a sentence."""
 
     rating: Rating
     share: float
     quoted: bool = False
 
-    def of(self, start: int, end: int) -> SupportedSentence:
-        """The sentence of an answer, by its code points, of which this was found."""
-        return SupportedSentence(start, end, self.rating, self.share, self.quoted)
+    def of(self, statement: Statement) -> Statement:
+        """The statement of which this was found, with its rating."""
+        return replace(statement, rating=self.rating, share=self.share, quoted=self.quoted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +89,13 @@ class Passages:
     chunks: Sequence[ScoredChunk]
     terms: Terms
 
-    def finding(self, sentence: str, citations: Sequence[Citation]) -> Finding | None:
-        """What can be said of a sentence with its markers without a model, or None."""
-        statement = statement_of(sentence)
-        markers = marked(sentence)
+    def finding(self, cited: Statement, citations: Sequence[Citation]) -> SupportFinding | None:
+        """What can be said without a model of a statement of an answer with `citations`, or None.
+
+        Each quotation under one of the markers in it counts.
+        """
+        statement = statement_of(cited.text)
+        markers = [each.citation.marker for each in cited.citations if not each.behind]
         own = [passage_text(self.chunks[m - 1].chunk) for m in markers if m <= len(self.chunks)]
         every = [passage_text(each.chunk) for each in self.chunks]
         counted = counts_asked(self.question)
@@ -93,24 +104,24 @@ class Passages:
                 return None  # "330 more": two passages have both numbers, and neither says so
             if counted is not None and all(_listed(one, own) for one in strange):
                 return None
-            return Finding("no support", 0.0)
+            return SupportFinding("no support", 0.0)
         if own and figures_not_in(statement, [*own, self.question], counted):
-            return Finding("partially supported", 0.0)
+            return SupportFinding("partially supported", 0.0)
         quotes = [each for each in citations if each.marker in markers]
         agrees = _YES.fullmatch(statement) is not None and not DENIAL.search(self.question)
         if agrees:
             statement = self.question.rstrip("?？吗么 ")
         if self._of_another_side(statement, [each.quote for each in quotes]):
-            return Finding("no support", 0.0)
+            return SupportFinding("no support", 0.0)
         if any(self._quoted(statement, each, agrees) for each in quotes):
-            return Finding("fully supported", 1.0, quoted=True)
+            return SupportFinding("fully supported", 1.0, quoted=True)
         return None
 
-    def unknown_names(self, sentence: str) -> set[str]:
+    def unknown_names(self, statement: str) -> set[str]:
         """Names and codes of an English sentence that stand in no passage of its language."""
-        statement = without_markers(sentence)
         texts = [passage_text(each.chunk) for each in self.chunks]
-        if detect(statement) != "en" or all(detect(text) == "zh" for text in texts):
+        spaced = [is_spaced(detect(text)) for text in texts]
+        if is_spaced(detect(statement)) is not True or all(each is False for each in spaced):
             return set()
         known = {term for text in [*texts, self.question] for term in self.terms(text)}
         names = set(_NAME.findall(statement))
@@ -167,18 +178,9 @@ class Passages:
         return False
 
 
-def sentences(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of an answer stand in it that say something."""
-    return [
-        (span.start, span.end)
-        for span in split_sentences(text)
-        if _LETTER.search(without_markers(text[span.start : span.end]))
-    ]
-
-
 def statement_of(sentence: str) -> str:
-    """What a sentence says, without its markers and the mark of a list."""
-    return LIST_MARK.sub("", without_markers(sentence)).strip()
+    """What a sentence says, without the mark of a list."""
+    return LIST_MARK.sub("", sentence).strip()
 
 
 def _reckoned(figure: Figure, texts: Sequence[str]) -> bool:
@@ -204,86 +206,33 @@ def _listed(figure: Figure, texts: Sequence[str]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A written answer with what was found of its sentences."""
-
-    text: str
-    citations: tuple[Citation, ...] = ()
-    support: tuple[SupportedSentence, ...] = ()
-
-    @property
-    def grounded(self) -> bool:
-        """Whether it cites passages, and they bear out some of it as far as was checked."""
-        unsupported = [each for each in self.support if each.rating == "no support"]
-        return bool(self.citations) and len(unsupported) < len(sentences(self.text))
-
-    def without_unsupported(self, *, unchecked: bool = False) -> Checked:
-        """The answer without the sentences that nothing bears out; no text where none is left.
-
-        Without those that were left `unchecked`, too, if wanted.
-        """
-        rated = {each.start: each for each in self.support}
-        pieces: list[str] = []
-        kept: list[SupportedSentence] = []
-        done = length = 0
-        for start, end in sentences(self.text):
-            found = rated.get(start)
-            gone = found.rating == "no support" if found else unchecked
-            if gone:
-                pieces.append(self.text[done:start])
-                length += start - done
-                done = _BLANKS.match(self.text, end).end()  # type: ignore[union-attr]
-            elif found:
-                by = length - done
-                kept.append(replace(found, start=start + by, end=end + by))
-        text = "".join([*pieces, self.text[done:]])
-        blank = len(text) - len(text.lstrip())
-        text = text[blank:].rstrip()
-        kept = [replace(each, start=each.start - blank, end=each.end - blank) for each in kept]
-        if not sentences(text):
-            return Checked("")
-        cited = tuple(each for each in self.citations if each.marker in marked(text))
-        return Checked(text, cited, tuple(kept))
-
-    def cited(self, attributor: Attributor, numbers: Sequence[int]) -> Checked:
-        """The answer with the closest of the passages that it was written from, if it cites none.
-
-        Words differ, as across languages.
-        """
-        if self.citations or not self.text:
-            return self
-        number = attributor.closest(numbers, self.text)
-        cited = (attributor.cite(number, self.text),)
-        return replace(self, text=f"{self.text} [{number}]", citations=cited)
-
-
 def checked(
-    text: str, citations: Sequence[Citation], passages: Passages, ask: Ask | None
-) -> Generator[Step, None, Checked]:
-    """The answer with its sentences rated as far as they can be, and a step that tells of it."""
+    statements: Statements, passages: Passages, ask: Ask | None
+) -> Generator[Step, None, Statements]:
+    """The statements rated as far as they can be, and a step that tells of it."""
     started = time.perf_counter()
-    found: list[SupportedSentence] = []
+    citations, rated = citations_of(statements), []
     asked = unchecked = 0
-    for start, end in sentences(text):
-        finding = passages.finding(text[start:end], citations)
-        if finding is None and ask and (grade := ask(text[start:end])):
+    for statement in statements:
+        if not statement.has_words:
+            rated.append(statement)
+            continue
+        finding = passages.finding(statement, citations)
+        if finding is None and ask and (grade := ask(statement.text)):
             asked += 1
-            finding = None if grade.unread else Finding(rating_of(grade.value), grade.value)
-        if finding is None and passages.unknown_names(text[start:end]):
-            finding = Finding("partially supported", 0.0)
-        if finding is None:
-            unchecked += 1
-        else:
-            found.append(finding.of(start, end))
+            finding = None if grade.unread else SupportFinding(rating_of(grade.value), grade.value)
+        if finding is None and passages.unknown_names(statement.text):
+            finding = SupportFinding("partially supported", 0.0)
+        unchecked += finding is None
+        rated.append(finding.of(statement) if finding else statement)
     counts: dict[str, Plain] = {
-        "checked": len(found),
+        "checked": sum(each.rating is not None for each in rated),
         "unchecked": unchecked,
         "asked": asked,
-        "unsupported": sum(each.rating == "no support" for each in found),
+        "unsupported": sum(each.rating == "no support" for each in rated),
     }
     yield Step("check sentences", counts, None, time.perf_counter() - started)
-    return Checked(text, tuple(citations), tuple(found))
+    return tuple(rated)
 
 
 class BoundedAsking:
@@ -314,7 +263,7 @@ class BoundedAsking:
 def asking(
     question: str,
     evidence: Evidence,
-    written: str,
+    written: Statements,
     chunks: Sequence[ScoredChunk],
     tools: Toolkit,
     grader: Grader,
@@ -345,7 +294,9 @@ def asking(
     if unsupported != "mark":
         return ask
     read = llm.count_prompt_tokens(evidence.messages)
-    return BoundedAsking(ask, cost, read, llm.count_tokens(written))
+    return BoundedAsking(
+        ask, cost, read, llm.count_tokens("".join(each.written for each in written))
+    )
 
 
 def rating_of(share: float) -> Rating:

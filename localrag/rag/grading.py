@@ -14,8 +14,9 @@ import numpy as np
 
 from localrag.documents.chunking import whole_text
 from localrag.documents.formats.table import shown_name
+from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.choices import Choice, Chooser
-from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO, PromptLanguage, render
+from localrag.prompts import REQUEST_KINDS, SUPPORT, UNSTATED, YES_NO, render, with_examples
 from localrag.rag.calibration import Graded, Scale
 from localrag.rag.citations import hide_labels, hide_markers
 from localrag.text.figures import with_digits
@@ -25,10 +26,6 @@ from localrag.types import Message, Plain, ScoredChunk
 UTILITIES = ("1", "2", "3", "4", "5")
 UNREAD_UTILITY = 3.0
 """Taken where no number can be found in what a model wrote."""
-
-_SUPPORT_SHIFT: dict[PromptLanguage, float] = {"en": 0.4, "zh": 0.0}
-"""Added to the log odds of a share of support, so that one threshold serves both languages: for
-English statements the starter model's shares are lower by this (`benchmarks/self_rag.md`)."""
 
 WRITTEN_PARTIAL_SUPPORT = 0.45
 """The share of a "partially supported" that a model wrote: between the thresholds of the
@@ -66,7 +63,7 @@ class Grade:
 class Reading:
     """Passages that prompts begin with: the first is kept as a state, the others follow it."""
 
-    language: PromptLanguage
+    language: LanguageCode
     chunks: tuple[ScoredChunk, ...]
 
     def messages(self, task: str) -> list[Message]:
@@ -82,7 +79,7 @@ class Reading:
         ]
 
 
-def as_read(found: ScoredChunk, language: PromptLanguage | None = None) -> str:
+def as_read(found: ScoredChunk, language: LanguageCode | None = None) -> str:
     """A passage as a prompt shows it: the name of its file, title and headings, its text.
 
     Nothing in it passes for a marker or a label of the prompt. For a question in another
@@ -110,12 +107,9 @@ class Grader:
         """Whether grades are the model's own probabilities, and not all or nothing."""
         return self._chooser.reads_logits
 
-    def needs_documents(self, question: str, language: PromptLanguage) -> Grade:
+    def needs_documents(self, question: str, language: LanguageCode) -> Grade:
         """Probability that the documents are needed to answer at all."""
-        messages = [Message("system", render("request_kinds", language))]
-        lines = iter(render("request_examples", language).splitlines())
-        for request, kind in zip(lines, lines, strict=True):
-            messages += [Message("user", request), Message("assistant", kind)]
+        messages = with_examples("request_kinds", "request_examples", language)
         kept = len(messages)
         messages.append(Message("user", question.strip()))
         choice = self._chooser.choose(messages, REQUEST_KINDS[language], keep=kept)
@@ -136,7 +130,15 @@ class Grader:
         choice = self._chooser.choose(reading.messages(task), YES_NO[reading.language], keep=1)
         return float(choice[0]) if choice.read else 1.0
 
-    def answerable(self, messages: Sequence[Message], language: PromptLanguage) -> Grade:
+    def decides(self, question: str, reading: Reading) -> float:
+        """Probability that the passages say yes or no to a question, and not nothing."""
+        language = reading.language
+        task = render("whether", language, question=question.strip())
+        options = (*YES_NO[language], UNSTATED[language])
+        choice = self._chooser.choose(reading.messages(task), options, keep=1)
+        return 1.0 - float(choice[2]) if choice.read else 0.0
+
+    def answerable(self, messages: Sequence[Message], language: LanguageCode) -> Grade:
         """Probability that the passages of a prompt, read together, hold the answer.
 
         Where the reply cannot be read, they may: the model's own refusal is all there is.
@@ -159,7 +161,7 @@ class Grader:
             return Grade(0.0, unread=True)
         return _supported(choice, reading.language)
 
-    def borne_out(self, messages: Sequence[Message], language: PromptLanguage) -> Grade:
+    def borne_out(self, messages: Sequence[Message], language: LanguageCode) -> Grade:
         """As `support`, of the passages of a prompt that ends with the task `borne_out`."""
         choice = self._chooser.choose(messages, SUPPORT[language])
         if not choice.read:
@@ -174,18 +176,18 @@ class Grader:
             return Grade(UNREAD_UTILITY, unread=True)
         return Grade(float(choice.probabilities @ np.arange(1, len(UTILITIES) + 1)))
 
-    def _scaled(self, graded: Graded, language: PromptLanguage, value: float) -> Grade:
+    def _scaled(self, graded: Graded, language: LanguageCode, value: float) -> Grade:
         if self._scale is None:
             return Grade(value)
         value, probability = self._scale.read(graded, language, value)
         return Grade(value, probability=probability)
 
 
-def _supported(choice: Choice, language: PromptLanguage) -> Grade:
+def _supported(choice: Choice, language: LanguageCode) -> Grade:
     if choice.source == "written":
         return Grade(float(choice.probabilities @ [1.0, WRITTEN_PARTIAL_SUPPORT, 0.0]))
     share = float(choice.probabilities @ [1.0, 1 / 3, 0.0])
-    return Grade(shifted(share, _SUPPORT_SHIFT[language]))
+    return Grade(shifted(share, LANGUAGES[language].support_shift))
 
 
 def _score_of(_: str, found: ScoredChunk) -> float:

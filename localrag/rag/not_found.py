@@ -11,16 +11,14 @@ from dataclasses import replace
 from itertools import islice
 
 from localrag.documents.chunking import passage_text
-from localrag.prompts import PromptLanguage, render
 from localrag.rag.question_words import Text, Word, question_words
-from localrag.rag.refusals import refuses
-from localrag.rag.wordings import Around, Tried
+from localrag.rag.wordings import QuestionRewriter, SearchTools
 from localrag.types import Answer, NotFound, Step
 
 MOST_SUGGESTIONS = 3
 
 
-def with_not_found(answer: Answer, around: Around) -> Answer:
+def with_not_found(answer: Answer, around: SearchTools) -> Answer:
     """The answer, with what there is to say of what the documents do not hold.
 
     That is the whole question where nothing was answered from them, or the parts of it that a
@@ -37,12 +35,12 @@ def with_not_found(answer: Answer, around: Around) -> Answer:
 
 def _unanswered(answer: Answer) -> bool:
     """Whether the documents were read and do not hold the answer."""
-    language: PromptLanguage = "zh" if answer.language == "zh" else "en"
-    if answer.grounded or answer.text.startswith(render("out_of_time", language)):
+    told = [each.kind == "notice" for each in answer.statements]
+    if answer.grounded or (told and all(told)):
         return False
     if answer.metrics is not None and not answer.metrics.used_retrieval:
         return answer.metrics.retrieval_needed
-    return refuses(answer.text)
+    return answer.refuses
 
 
 def _probability(trace: Sequence[Step]) -> float | None:
@@ -60,7 +58,7 @@ def _left_out(trace: Sequence[Step]) -> bool:
     return any(step.kind in ("check sentences", "support of a sentence") for step in trace)
 
 
-def _filled(part: NotFound, answer: Answer, around: Around) -> NotFound:
+def _filled(part: NotFound, answer: Answer, around: SearchTools) -> NotFound:
     asked = Text(part.question, around.tokenize)
     words = question_words(part.question, around.tokenize)
     closest = around.attributor(answer.contexts).nearest(part.question)
@@ -76,7 +74,7 @@ def _filled(part: NotFound, answer: Answer, around: Around) -> NotFound:
             if texts[number].could_have(word, asked) and not near.has(word):
                 missing.append(word)
     absent = [word for word in missing if not any(text.has(word) for text in texts)]
-    tried = Tried(part.question, asked, words, absent, answer.contexts, around)
+    tried = QuestionRewriter(part.question, asked, words, absent, answer.contexts, around)
     return replace(
         part,
         looked_for=tuple(word.text for word in words),

@@ -7,15 +7,16 @@ so that half an answer never looks like a whole one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator
 
 import msgspec
 
+from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM, Options
-from localrag.prompts import PromptLanguage, render
+from localrag.prompts import render
 from localrag.rag.base import Toolkit
 from localrag.rag.reading import Evidence, PassageReader
-from localrag.types import Message, ScoredChunk, Step
+from localrag.types import Message, ScoredChunk, Statement, Step
 
 Parts = tuple[str, ...]
 
@@ -42,7 +43,7 @@ _SCHEMA = {
 }
 
 
-def proposed(question: str, language: PromptLanguage, tools: Toolkit) -> Parts:
+def proposed(question: str, language: LanguageCode, tools: Toolkit) -> Parts:
     """The parts of a question as the model tells them, none where it asks for one thing.
 
     Raises `GenerationError` from the model.
@@ -56,7 +57,7 @@ def proposed(question: str, language: PromptLanguage, tools: Toolkit) -> Parts:
     return parts if len(parts) > 1 else ()
 
 
-def _written(llm: LLM, question: str, language: PromptLanguage) -> list[str]:
+def _written(llm: LLM, question: str, language: LanguageCode) -> list[str]:
     prompt = render("parts", language, question=question.strip())
     options = Options(max_tokens=_MOST_TOKENS, schema=_SCHEMA)
     reply = llm.complete([Message("user", prompt)], options).text
@@ -69,7 +70,7 @@ def _written(llm: LLM, question: str, language: PromptLanguage) -> list[str]:
 def read(
     question: str,
     chunks: list[ScoredChunk],
-    language: PromptLanguage,
+    language: LanguageCode,
     tools: Toolkit,
     reader: PassageReader,
 ) -> Generator[Step, None, tuple[Evidence | None, list[ScoredChunk], Parts]]:
@@ -107,7 +108,9 @@ def _place(passage: ScoredChunk, passages: list[ScoredChunk]) -> int:
     return len(passages)
 
 
-def lacking(missing: Collection[str], language: PromptLanguage) -> Iterator[str]:
-    """A sentence for each part that is missing."""
-    for part in missing:
-        yield f"\n\n{render('missing_part', language, part=part)}"
+def lacking(missing: Collection[str], language: LanguageCode) -> list[Statement]:
+    """A statement for each part that is missing."""
+    return [
+        Statement(f"\n\n{render('missing_part', language, part=part)}", "missing", part=part)
+        for part in missing
+    ]

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Literal
 
 from localrag.documents.chunking import passage_text
+from localrag.languages import is_spaced, union_of
 from localrag.text.language import detect
 from localrag.text.normalize import fold
 from localrag.text.tokenize import PIECE, THOUSANDS
@@ -19,21 +20,8 @@ from localrag.types import ScoredChunk
 
 Tokenize = Callable[[str], list[str]]
 
-# What asks, and what stands in most questions, beside the stop words of the index.
-_ASKING_WORDS = """
-    who whom it him them us me you tell give given say said says explain describe list name names
-    named call called kind kinds type types sort much many long often far old ago year years month
-    day date time times can could would will shall should may might must mean means about get got
-    happen happened tall high deep wide heavy big large fast use used happens not no any some
-    also more most other
-    请问 请 介绍 说明 解释 告诉 列出 一下 哪些 哪里 哪年 哪一年 一年 两个 哪位 哪一 何时 何地 何处
-    何人 何种 何年 时候 什么时候 多久 多大 多高 多长 多远 多少 几个 叫 叫做 称为 名字 属于
-    分别 是否 不是 该 各 需 需要 应 应该 想 要 做 当 使 更 最 很 同 向 以及 等 家 部 首 吗 么
-    呢 吧 啊 他 她 它 们 他们 它们 我 你 您 能 会 可以 不 没 没有 里 上 下 中 后 前 时 到 过 着
-    得 给 让 用 还 又 再 其中 一 两 个 一个 种 次 位 名 人 几 年 月 日 号
-"""
-_ASKING = frozenset(_ASKING_WORDS.split())
-
+_ASKING = union_of(lambda language: language.asking_words)
+"""What asks, and what stands in most questions, beside the stop words of the index."""
 
 SURELY_READ = 3
 """Passages of a search that are read whatever words they have."""
@@ -59,9 +47,9 @@ class Text:
         self._tokenize = tokenize
 
     @cached_property
-    def language(self) -> Literal["zh", "en", "mixed"]:
-        """Of its grammar."""
-        return detect(self.text)
+    def spaced(self) -> bool | None:
+        """Whether its language sets words apart by blanks; None where it has sentences of both."""
+        return is_spaced(detect(self.text))
 
     @cached_property
     def folded(self) -> str:
@@ -94,8 +82,8 @@ class Text:
         if word.kind == "number":
             return True
         if word.kind == "han":
-            return self.language != "en"
-        return asked.language != "en" or self.language != "zh"
+            return self.spaced is not True
+        return asked.spaced is not True or self.spaced is not False
 
 
 class Asked:
@@ -140,8 +128,9 @@ class FewerWords:
 
     Such a one seldom holds what the others do not: it alone answers 3 of 1,066 questions of
     cmrc2018 and xquad_en, and where nothing answers, a fifth need not be read
-    (`benchmarks/LOG.md`, 2026-11-22, "where no passage is enough"). None of the first three, none
-    where the search ranks nothing, and none in another language. Each is taken apart once.
+    (`benchmarks/log/2026-11.md`, 2026-11-22, "where no passage is enough"). None of the first
+    three, none where the search ranks nothing, and none in another language. Each is taken apart
+    once.
     """
 
     def __init__(self, asked: Asked, found: Sequence[ScoredChunk]) -> None:

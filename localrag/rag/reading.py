@@ -3,7 +3,7 @@
 Reading is nearly all of an answer's time on a CPU, and the first or second passage of the search
 holds the answer of most questions. A passage read alone is also graded best: among others that
 are about the same subject, a small model takes what is said of another year or person for the
-answer (`benchmarks/LOG.md`, 2026-11-22, "one passage at a time").
+answer (`benchmarks/log/2026-11.md`, 2026-11-22, "one passage at a time").
 """
 
 from __future__ import annotations
@@ -12,16 +12,25 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from localrag.prompts import PromptLanguage, render
+from localrag.languages import LANGUAGES, LanguageCode
+from localrag.prompts import render
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit, timed
 from localrag.rag.grading import Grade, Grader, Reading, as_read
 from localrag.rag.relevance import graded, is_tied
+from localrag.rag.verdicts import asks_whether
+from localrag.rag.versions import newer
 from localrag.types import Message, ScoredChunk, Step
 
 MOST_ALONE = 3
 """Passages that are read each by itself: the first two sections that a search brings hold the
-answer of nearly all questions (`benchmarks/LOG.md`, 2026-11-23)."""
+answer of nearly all questions (`benchmarks/log/2026-11.md`, 2026-11-23)."""
+
+MOST_NEWER = 2
+"""Passages of newer documents that are read besides, where one was enough."""
+
+ABOUT_AS_SURE = 0.15
+"""How much less sure a passage of a newer document may be of holding the answer than the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +58,14 @@ class PassageReader:
         self._grader = grader
         self._wording = tools.wording
         self._asked = tools.asked
+        self._card_of = tools.card_of
         self._bounds = bounds
 
     def read(
         self,
         question: str,
         chunks: Sequence[ScoredChunk],
-        language: PromptLanguage,
+        language: LanguageCode,
     ) -> Generator[Step, None, Evidence | None]:
         """The passages that hold the answer, or None."""
         if not chunks:
@@ -71,7 +81,12 @@ class PassageReader:
                 break
         best, *others = sorted(grades, key=lambda number: -grades[number])
         if grades[best] >= least:
+            best = yield from self._in_force(question, best, grades, chunks, language)
             return self.alone(question, best, chunks, language)
+        if asks_whether(question):
+            number = yield from self._deciding(question, chunks[: len(grades)], language)
+            if number:
+                return self.alone(question, number, chunks, language)
         if not others:
             yield Step("answerable", {"answer": False}, grades[best], 0.0)
             return None
@@ -83,11 +98,55 @@ class PassageReader:
         yield Step("answerable", {"answer": held, **grade.told()}, grade.value, seconds)
         return self.several(question, numbers, chunks, language) if held else None
 
+    def _deciding(
+        self, question: str, chunks: Sequence[ScoredChunk], language: LanguageCode
+    ) -> Generator[Step, None, int]:
+        """The first passage, from 1, that says yes or no to what is asked; 0 for none.
+
+        A passage that denies what is asked is no answer to a model that grades it: "batteries may
+        not be taken home" came to .05. So it is asked what the passage says. One of a newer
+        document that says yes or no, too, goes before it.
+        """
+
+        def decides(number: int) -> Generator[Step, None, bool]:
+            reading = Reading(language, (chunks[number - 1],))
+            share, seconds = timed(partial(self._grader.decides, question, reading))
+            held = share >= LANGUAGES[language].decides_from
+            yield Step("decides", {"passage": number, "decides": held}, share, seconds)
+            return held
+
+        for number in range(1, len(chunks) + 1):
+            if (yield from decides(number)):
+                later = newer(chunks, number, self._asked(question), self._card_of)
+                for other in later[:MOST_NEWER]:
+                    if (yield from decides(other)):
+                        return other
+                return number
+        return 0
+
+    def _in_force(
+        self,
+        question: str,
+        best: int,
+        grades: dict[int, float],
+        chunks: Sequence[ScoredChunk],
+        language: LanguageCode,
+    ) -> Generator[Step, None, int]:
+        """The passage of the newest document that holds the answer about as surely as the best."""
+        later = newer(chunks, best, self._asked(question), self._card_of)[:MOST_NEWER]
+        least = max(self._bounds.min_answerable, grades[best] - ABOUT_AS_SURE)
+        for number in later:
+            if number not in grades:
+                grades[number] = yield from self.grade(question, chunks, language, number)
+            if grades[number] >= least:
+                return number
+        return best
+
     def grade(
         self,
         question: str,
         chunks: Sequence[ScoredChunk],
-        language: PromptLanguage,
+        language: LanguageCode,
         number: int,
     ) -> Generator[Step, None, float]:
         """How far a passage, by its number from 1, alone holds the answer."""
@@ -98,7 +157,7 @@ class PassageReader:
         return grade.value
 
     def _graded(
-        self, question: str, passages: Sequence[ScoredChunk], language: PromptLanguage
+        self, question: str, passages: Sequence[ScoredChunk], language: LanguageCode
     ) -> Grade:
         asked, least = self._asked(question), self._bounds.min_answerable
         return graded(self._grader, asked, language, passages, least)
@@ -112,7 +171,7 @@ class PassageReader:
         question: str,
         numbers: Sequence[int],
         chunks: Sequence[ScoredChunk],
-        language: PromptLanguage,
+        language: LanguageCode,
     ) -> Evidence:
         """What answers a question from several passages together, by their numbers from 1."""
         wording = self._wording
@@ -124,7 +183,7 @@ class PassageReader:
         reading = Reading(language, tuple(chunks[number - 1] for number in numbers))
         return Evidence(tuple(numbers), reading.messages(task), keep=1)
 
-    def _task(self, language: PromptLanguage) -> str:
+    def _task(self, language: LanguageCode) -> str:
         # A small model that is told how to refuse does so when it need not, and copies whatever
         # example of a marker it is shown; where the logits have decided, neither is asked of it.
         if self._grader.reads_logits:
@@ -137,7 +196,7 @@ class PassageReader:
         question: str,
         number: int,
         chunks: Sequence[ScoredChunk],
-        language: PromptLanguage,
+        language: LanguageCode,
     ) -> Evidence:
         """What answers a question from one passage, by its number from 1."""
         wording, reading = self._wording, Reading(language, (chunks[number - 1],))
@@ -151,7 +210,7 @@ class PassageReader:
         return Evidence((number,), reading.messages(task), keep=1)
 
     def _together(
-        self, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage
+        self, question: str, chunks: Sequence[ScoredChunk], language: LanguageCode
     ) -> Generator[Step, None, Evidence | None]:
         wording = self._wording
         messages = gate_prompt(wording, question, chunks, language)
@@ -171,7 +230,7 @@ def not_read(number: int) -> Step:
 
 
 def gate_prompt(
-    wording: Wording, question: str, chunks: Sequence[ScoredChunk], language: PromptLanguage
+    wording: Wording, question: str, chunks: Sequence[ScoredChunk], language: LanguageCode
 ) -> list[Message]:
     """The prompt that asks whether the passages hold the answer."""
     return numbered_prompt(wording, question, chunks, language, render("answerable", language))
@@ -181,7 +240,7 @@ def numbered_prompt(
     wording: Wording,
     question: str,
     chunks: Sequence[ScoredChunk],
-    language: PromptLanguage,
+    language: LanguageCode,
     task: str,
     *,
     first: int = 1,

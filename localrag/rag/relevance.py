@@ -6,7 +6,7 @@ that the passage lacks whether that is mentioned in other words. On two folders 
 (34 questions) the mean of these grades was below .42 for 3 of the 4 unanswerable questions that the
 grade alone let through, and for none of the answerable ones; the share of words that a passage
 lacks, which counted before, was .5 for either. The bound was chosen there, and is not shown
-elsewhere yet (`benchmarks/LOG.md`, 2026-11-23).
+elsewhere yet (`benchmarks/log/2026-11.md`, 2026-11-23).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import replace
 from statistics import fmean
 
 from localrag.documents.chunking import passage_text
+from localrag.languages import LanguageCode
 from localrag.models.embeddings.base import Embedder
-from localrag.prompts import PromptLanguage
 from localrag.rag.grading import Grade, Grader, Reading, as_read
 from localrag.rag.question_words import Asked, Text
 from localrag.types import ScoredChunk
 
-MENTIONED = 0.42
+MENTIONED = 0.25
 """Mean grade of the words that a passage lacks from which on it speaks of what is asked."""
 _MOST_WORDS = 5
 """Words that are asked about, half a second each."""
@@ -33,7 +33,7 @@ _SIMILAR = 0.2
 def graded(
     grader: Grader,
     asked: Asked,
-    language: PromptLanguage,
+    language: LanguageCode,
     passages: Sequence[ScoredChunk],
     least: float,
 ) -> Grade:

@@ -15,32 +15,41 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from localrag.documents.chunking import passage_text
+from localrag.languages import LanguageCode
 from localrag.models.llms.base import Options
-from localrag.prompts import PromptLanguage, render
+from localrag.prompts import render
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished, timed
-from localrag.rag.both_sides import Both
+from localrag.rag.both_sides import ConflictReporter
 from localrag.rag.budget import Budget
-from localrag.rag.citations import Attributor, CitedStream, without_markers
-from localrag.rag.faithfulness import Checked, Passages, Unsupported, sentences, statement_of
+from localrag.rag.citations import Attributor, CitedStream, with_citation
+from localrag.rag.faithfulness import Passages, Unsupported, statement_of
 from localrag.rag.grading import UNREAD_UTILITY, Grade, Grader, Reading
 from localrag.rag.question_words import FewerWords
 from localrag.rag.reading import not_read
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.relevance import graded, is_close, is_tied
+from localrag.rag.statements import (
+    Statements,
+    cut,
+    own_sentence,
+    tidy,
+    without_unsupported,
+    words,
+)
 from localrag.rag.verdicts import borne_out
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Answer,
-    Citation,
     Message,
     Plain,
     Rating,
     ScoredChunk,
     SelfRAGMetrics,
+    Statement,
     Step,
     StepKind,
-    SupportedSentence,
+    citations_of,
 )
 
 POINTS: dict[Rating, int] = {"fully supported": 3, "partially supported": 1, "no support": 0}
@@ -79,20 +88,19 @@ class SelfRAGOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class DraftAnswer:
     """An answer from some of the relevant passages, by their numbers from 1, with its grades."""
 
-    text: str
-    citations: tuple[Citation, ...]
-    sentences: tuple[SupportedSentence, ...]
+    statements: Statements
     rating: Rating
     utility: float
     numbers: tuple[int, ...] = ()
 
     @property
     def support(self) -> float:
-        """The mean share of support of its sentences."""
-        return sum(each.share for each in self.sentences) / max(1, len(self.sentences))
+        """The mean share of support of its rated statements."""
+        rated = [each.share for each in self.statements if each.rating is not None]
+        return sum(rated) / max(1, len(rated))
 
     @property
     def score(self) -> float:
@@ -106,7 +114,7 @@ class _State:
     """What one question has led to so far."""
 
     question: str
-    language: PromptLanguage
+    language: LanguageCode
     budget: Budget
     needed: bool = True
     found: Sequence[ScoredChunk] = ()
@@ -116,7 +124,7 @@ class _State:
     relevant: list[ScoredChunk] = field(default_factory=list)
     cut_short: bool = False
     unchecked: bool = False
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[DraftAnswer] = field(default_factory=list)
 
     @property
     def ungraded(self) -> Sequence[ScoredChunk]:
@@ -164,8 +172,12 @@ class SelfRAG(Pipeline):
         # The first of equals: it has the more relevant passages.
         best = max(state.drafts, key=lambda each: (each.score, each.support), default=None)
         if best is None or best.score == 0:
-            yield from self._without_documents(state)
-            yield self._answer(state)
+            written: list[Statement] = []
+            for piece in self._without_documents(state):
+                if isinstance(piece, Statement):
+                    written.append(piece)
+                yield piece
+            yield self._answer(state, cut(written))
             return
         if len(state.drafts) > 1:
             yield state.step("choose", best.score, answer=state.drafts.index(best) + 1)
@@ -282,33 +294,35 @@ class SelfRAG(Pipeline):
 
     def _draft(
         self, state: _State, reading: Reading, attributor: Attributor
-    ) -> Generator[Step, None, Draft]:
+    ) -> Generator[Step, None, DraftAnswer]:
         # Another passage may say the same: what was read is what is cited.
         numbers = tuple(1 + state.relevant.index(chunk) for chunk in reading.chunks)
         quotation = partial(attributor.closest_sentence, numbers, state.question)
         written = "".join(borne_out(iter([(yield from self._write(state, reading))]), quotation))
         refusal = render("refusal", state.language)
-        cited = CitedStream(attributor.only(numbers, held=True), state.question, refusal)
-        text = "".join([*cited.feed(written), *cited.finish()]).strip()
-        if not _says_something(text) or refuses(text):
-            return Draft("", (), (), "no support", 1.0)
-        whole = Checked(text, cited.citations).cited(attributor, numbers)
-        text, citations = whole.text, whole.citations
-        rated = yield from self._check(state, reading, text, citations)
+        stream = CitedStream(attributor.only(numbers, held=True), state.question, refusal)
+        for _ in stream.checked([written]):  # it is shown once it has been graded
+            pass
+        statements = tidy(stream.statements)
+        text = words(statements)
+        if not any(map(str.isalnum, text)) or refuses(text):
+            return DraftAnswer((), "no support", 1.0)
+        statements = with_citation(statements, attributor, numbers)
+        statements = yield from self._check(state, reading, statements)
         if state.unchecked and self._options.strict:
-            return Draft("", (), (), "no support", 1.0)
-        draft = Draft(text, citations, rated, "partially supported", UNREAD_UTILITY, numbers)
-        if rated:  # else no time was left to grade it
+            return DraftAnswer((), "no support", 1.0)
+        draft = DraftAnswer(statements, "partially supported", UNREAD_UTILITY, numbers)
+        ratings = {each.rating for each in statements} - {None}
+        if ratings:  # else no time was left to grade it
             rating = self._rating(draft.support)
-            if rating == "fully supported" and any(s.rating == "no support" for s in rated):
+            if rating == "fully supported" and "no support" in ratings:
                 rating = "partially supported"
             yield state.step("support", draft.support, rating=rating)
             draft = replace(draft, rating=rating)
         if not state.budget.allows("utility", like="support of a sentence"):
             yield state.step("budget", UNREAD_UTILITY, skipped="utility")
             return draft
-        answer = without_markers(text)
-        grade, seconds = timed(partial(self._grader.utility, state.question, answer, reading))
+        grade, seconds = timed(partial(self._grader.utility, state.question, text, reading))
         yield state.graded("utility", grade, seconds)
         return replace(draft, utility=grade.value)
 
@@ -340,27 +354,27 @@ class SelfRAG(Pipeline):
                     return
 
     def _check(
-        self, state: _State, reading: Reading, text: str, citations: Sequence[Citation]
-    ) -> Generator[Step, None, tuple[SupportedSentence, ...]]:
+        self, state: _State, reading: Reading, statements: Statements
+    ) -> Generator[Step, None, Statements]:
         """What can be said without the model comes first, as in standard RAG."""
         passages = Passages(state.question, state.relevant, self._tools.tokenize)
-        rated: list[SupportedSentence] = []
-        spans = sentences(text)
-        for number, (start, end) in enumerate(spans):
-            if finding := passages.finding(text[start:end], citations):
-                rated.append(finding.of(start, end))
+        citations, rated = citations_of(statements), list(statements)
+        spoken = [at for at, each in enumerate(statements) if each.has_words]
+        for number, at in enumerate(spoken):
+            statement = statements[at]
+            if finding := passages.finding(statement, citations):
+                rated[at] = finding.of(statement)
                 yield Step("support of a sentence", {"rating": finding.rating}, finding.share, 0.0)
                 continue
             if not state.budget.allows("support of a sentence"):
-                yield state.step("budget", skipped="sentences", count=len(spans) - number)
+                yield state.step("budget", skipped="sentences", count=len(spoken) - number)
                 state.unchecked = True
                 break
-            statement = statement_of(text[start:end])
-            ask = partial(self._grader.support, state.question, statement, reading)
-            grade, seconds = timed(ask)
+            text = statement_of(statement.text)
+            grade, seconds = timed(partial(self._grader.support, state.question, text, reading))
             rating = self._rating(grade.value)
             yield state.graded("support of a sentence", grade, seconds, rating=rating)
-            rated.append(SupportedSentence(start, end, rating, grade.value))
+            rated[at] = replace(statement, rating=rating, share=grade.value)
         return tuple(rated)
 
     def _rating(self, probability: float) -> Rating:
@@ -370,19 +384,19 @@ class SelfRAG(Pipeline):
             return "partially supported"
         return "no support"
 
-    def _good(self, draft: Draft) -> bool:
+    def _good(self, draft: DraftAnswer) -> bool:
         """Whether no other answer needs to be tried."""
         supported = draft.rating == "fully supported"
         return supported and draft.utility >= self._options.good_utility
 
-    def _without_documents(self, state: _State) -> Iterator[str | Step]:
+    def _without_documents(self, state: _State) -> Iterator[Statement | Step]:
         """What is said where the documents are not needed, or do not hold the answer."""
         if state.budget.is_down_to(0.0) or (state.unchecked and self._options.strict):
             yield state.step("budget", skipped="answer")
-            yield render("out_of_time", state.language)
+            yield own_sentence("out_of_time", state.language)
             return
         if self._options.strict:
-            yield render("refusal", state.language)
+            yield own_sentence("refusal", state.language)
             return
         started = time.perf_counter()
         messages = [
@@ -390,42 +404,47 @@ class SelfRAG(Pipeline):
             Message("user", state.question.strip()),
         ]
         # There is nothing to cite: whatever marker the model writes is invented.
-        cited = CitedStream(self._tools.attributor(()), state.question, "")
+        stream = CitedStream(self._tools.attributor(()), state.question, "")
         written = self._writing(state, messages, self._tools.generation, 0.0)
-        yield from not_from_documents(cited.checked(written), state.language)
+        yield from not_from_documents(stream.checked(written), state.language)
         seconds = time.perf_counter() - started
         yield state.step("write", seconds=seconds, passages=0, cut_short=state.cut_short)
 
-    def _chosen(self, state: _State, best: Draft) -> Iterator[Piece]:
+    def _chosen(self, state: _State, best: DraftAnswer) -> Iterator[Piece]:
         """The answer that won, with what other passages say otherwise and what none of them says.
 
-        Its text is one piece, which a reader may be shown with its marks instead.
+        It comes at once, so that a reader may be shown it with its marks instead.
         """
         others = [passage for passage in state.found if passage not in state.relevant]
         chunks = [*state.relevant, *others]
-        answer = Checked(best.text, best.citations, best.sentences)
+        answer = best.statements
         if self._options.unsupported != "mark":
-            answer = answer.without_unsupported()
-        both = Both.among(
+            answer = without_unsupported(answer)
+        both = ConflictReporter.among(
             state.question, chunks, best.numbers, state.language, self._tools, numbered=False
         )
         yield from both.steps
-        if not answer.citations or both.found:
+        if not citations_of(answer) or both.found:
             attributor = self._tools.attributor(chunks)
-            answer = both.completed(answer.cited(attributor, best.numbers), attributor.cite)
-        yield answer.text
+            answer = with_citation(answer, attributor, best.numbers)
+            answer = (*answer, *both.added(answer, attributor.cite))
+        yield from answer
         contexts = chunks if both.found else state.relevant
-        yield self._answer(state, answer, contexts)
+        yield self._answer(state, answer, contexts, grounded=True)
 
     def _answer(
-        self, state: _State, answer: Checked | None = None, contexts: Sequence[ScoredChunk] = ()
+        self,
+        state: _State,
+        answer: Statements,
+        contexts: Sequence[ScoredChunk] = (),
+        *,
+        grounded: bool = False,
     ) -> Answer:
         return finished(
             state.question,
-            contexts if answer else state.found[: self._tools.k],
-            answer.citations if answer else (),
-            grounded=answer is not None,
-            support=answer.support if answer else (),
+            answer,
+            contexts if grounded else state.found[: self._tools.k],
+            grounded=grounded,
             metrics=SelfRAGMetrics(
                 retrieval_needed=state.needed,
                 documents_retrieved=len(state.found),
@@ -433,15 +452,10 @@ class SelfRAG(Pipeline):
                 response_support_ratings=tuple(each.rating for each in state.drafts),
                 utility_ratings=tuple(each.utility for each in state.drafts),
                 best_score=max((each.score for each in state.drafts), default=0.0),
-                used_retrieval=answer is not None,
+                used_retrieval=grounded,
             ),
         )
 
 
 def _text(_: int, found: ScoredChunk) -> str:
     return passage_text(found.chunk)
-
-
-def _says_something(text: str) -> bool:
-    """Whether there is a letter or a digit beside the markers."""
-    return any(character.isalnum() for character in without_markers(text))

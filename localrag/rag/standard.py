@@ -7,24 +7,27 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from localrag.prompts import PromptLanguage, render
+from localrag.languages import LanguageCode
+from localrag.prompts import render
 from localrag.rag import parts
 from localrag.rag.base import Piece, Pipeline, Toolkit, finished
-from localrag.rag.both_sides import Both
-from localrag.rag.citations import Attributor, CitedStream
-from localrag.rag.faithfulness import (
-    Checked,
-    Passages,
-    Unsupported,
-    asking,
-    checked,
-)
+from localrag.rag.both_sides import ConflictReporter
+from localrag.rag.citations import Attributor, CitedStream, with_citation
+from localrag.rag.faithfulness import Passages, Unsupported, asking, checked
 from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
+from localrag.rag.statements import (
+    Statements,
+    is_grounded,
+    own_sentence,
+    uncited,
+    without_unsupported,
+    words,
+)
 from localrag.rag.verdicts import borne_out
 from localrag.text.language import answer_language
-from localrag.types import ScoredChunk, Step
+from localrag.types import ScoredChunk, Statement, Step
 
 
 class StandardRAG(Pipeline):
@@ -54,33 +57,31 @@ class StandardRAG(Pipeline):
         if evidence is None and chunks and self._grader.reads_logits:
             reading = parts.read(question, chunks, language, self._tools, self._reader)
             evidence, chunks, missing = yield from reading
-        answer = Checked("")
+        answer: Statements = ()
         if evidence:
             answer = yield from self._answered(question, evidence, chunks, language)
-        if not answer.text:
-            yield render("refusal", language)
-        if not answer.text or refuses(answer.text):
+        if not answer:
+            answer = (own_sentence("refusal", language),)
+            yield answer[0]
+        if refuses(words(answer)):
             missing = ()
-        yield from parts.lacking(missing, language)
-        yield finished(
-            question,
-            chunks,
-            answer.citations,
-            grounded=answer.grounded,
-            support=answer.support,
-            missing=missing,
-        )
+        lacking = parts.lacking(missing, language)
+        yield from lacking
+        grounded = is_grounded(answer)
+        yield finished(question, (*answer, *lacking), chunks, grounded=grounded, missing=missing)
 
     def _answered(
         self,
         question: str,
         evidence: Evidence,
         chunks: Sequence[ScoredChunk],
-        language: PromptLanguage,
-    ) -> Generator[str | Step, None, Checked]:
-        """Write an answer and check it; without text where nothing in it is borne out."""
+        language: LanguageCode,
+    ) -> Generator[Statement | Step, None, Statements]:
+        """Write an answer and check it; none where nothing in it is supported."""
         numbered = not evidence.keep
-        both = Both.among(question, chunks, evidence.numbers, language, self._tools, numbered)
+        both = ConflictReporter.among(
+            question, chunks, evidence.numbers, language, self._tools, numbered
+        )
         newest = both.newest(evidence.numbers)
         if newest and evidence.keep and len(evidence.numbers) == 1:
             evidence = self._reader.alone(question, newest, chunks, language)
@@ -90,36 +91,42 @@ class StandardRAG(Pipeline):
         refusal = render("refusal", language)
         held = evidence.keep > 0  # else the prompt shows all passages, with their numbers
         citations = CitedStream(attributor.only(evidence.numbers, held=held), question, refusal)
-        shown, text = self._unsupported == "mark", ""
+        shown, begun = self._unsupported == "mark", False
         for piece in self._written(question, evidence, citations, attributor):
-            if isinstance(piece, Step):
+            if isinstance(piece, Statement):
+                piece = piece if begun else replace(piece, text=piece.text.lstrip())
+                begun = begun or bool(piece.text)
+            if shown or isinstance(piece, Step):
                 yield piece
-                continue
-            piece = piece if text else piece.lstrip()
-            text += piece
-            if shown:
-                yield piece
-        if refuses(text) or not text:
+        answer = citations.statements
+        if refuses(words(answer)) or not begun:
+            answer = uncited(answer)
             if not shown:
-                yield text
-            return Checked(text)
+                yield from answer
+            return answer if begun else ()
         passages = Passages(question, chunks, self._tools.tokenize)
-        ask = asking(question, evidence, text, chunks, self._tools, self._grader, self._unsupported)
-        answer = yield from checked(text, citations.citations, passages, ask)
+        ask = asking(
+            question, evidence, answer, chunks, self._tools, self._grader, self._unsupported
+        )
+        answer = yield from checked(answer, passages, ask)
         if not shown:
             strict = self._unsupported == "remove unchecked"
-            answer = answer.without_unsupported(unchecked=strict)
+            answer = without_unsupported(answer, unchecked=strict)
             if strict:
-                answer = answer.cited(attributor, evidence.numbers)
-            yield answer.text
-        whole = both.completed(answer, attributor.cite)
-        if added := whole.text[len(answer.text) :]:
-            yield added
-        return whole
+                answer = with_citation(answer, attributor, evidence.numbers)
+            yield from answer
+        elif answer[-1].rating not in (None, "no support"):
+            cited = with_citation(answer, attributor, evidence.numbers)
+            if cited is not answer:
+                yield Statement("", citations=(replace(cited[-1].citations[-1], at=0),))
+            answer = cited
+        added = both.added(answer, attributor.cite)
+        yield from added
+        return (*answer, *added)
 
     def _written(
         self, question: str, evidence: Evidence, citations: CitedStream, attributor: Attributor
-    ) -> Iterator[str | Step]:
+    ) -> Iterator[Statement | Step]:
         started = time.perf_counter()
         options = replace(self._tools.generation, keep=evidence.keep)
         written = self._tools.llm.stream(evidence.messages, options)

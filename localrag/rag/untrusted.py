@@ -16,12 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from localrag.documents.tables import shown_text
-from localrag.prompts import PromptLanguage, render
 from localrag.rag.base import Piece, Pipeline, Toolkit
-from localrag.rag.both_sides import says_otherwise
-from localrag.rag.citations import without_markers
 from localrag.rag.grading import Grader, Reading
-from localrag.rag.refusals import refuses
+from localrag.rag.statements import words
 from localrag.text.instructions import left, may_steer
 from localrag.text.language import answer_language, detect
 from localrag.text.sentences import Span
@@ -82,7 +79,7 @@ class UntrustedPassages:
     def followed(self, answer: Answer) -> tuple[LeftOut, ...]:
         """The sentences that steer in which alone some words of the answer stand."""
         read = [replace(each, chunk=self._read(each.chunk.id)[0]) for each in answer.contexts]
-        said = self._terms(_by_model(answer, read)) - self._terms(answer.question)
+        said = self._terms(_by_model(answer)) - self._terms(answer.question)
         for found in read:
             context = f"{found.chunk.title}\n{found.chunk.heading}\n{shown_text(found.chunk)}"
             said -= self._terms(context)
@@ -278,16 +275,9 @@ def _answer(pieces: Sequence[Piece]) -> Answer:
     return answer
 
 
-def _by_model(answer: Answer, read: Sequence[ScoredChunk]) -> str:
-    """The text of an answer without the paragraphs that localrag itself has added to it."""
-    language: PromptLanguage = "zh" if answer.language == "zh" else "en"
-    lacking = {render("missing_part", language, part=each.question) for each in answer.not_found}
-    return "\n\n".join(
-        paragraph
-        for each in answer.text.split("\n\n")
-        if (paragraph := without_markers(each).strip()) not in lacking
-        and not says_otherwise(paragraph, read)
-    )
+def _by_model(answer: Answer) -> str:
+    """The text of an answer without what localrag itself has added to it."""
+    return words(each for each in answer.statements if not each.part)
 
 
 def _refused(answer: Answer) -> bool:
@@ -295,6 +285,6 @@ def _refused(answer: Answer) -> bool:
 
     A name alone is in no language.
     """
-    text = without_markers(answer.text)
+    text = words(answer.statements)
     other = len(text.split()) > 3 and detect(text) not in (answer.language, "mixed")
-    return other or not answer.grounded or refuses(answer.text)
+    return other or not answer.grounded or answer.refuses

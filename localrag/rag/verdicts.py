@@ -10,8 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from localrag.languages import any_of, union_of
 from localrag.rag.disagreement import DENIAL
 
+_WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
+"""A question that wants yes or no: "Does it renew?", "会自动顺延吗？"."""
+_OR = re.compile(r"\bor\b|还是")
+"""What names two answers: "Is it monthly or yearly?"."""
 _VERDICT = re.compile(
     # "Yes, ..." "No." "可以，..." but neither 可以在 nor Nova
     r"\s*(?P<word>yes|no|是的?|不是|否|不|可以|不可以|不能|能|对|不对|有|没有|需要|不需要|会|不会)"
@@ -20,7 +25,7 @@ _VERDICT = re.compile(
 )
 _BEGUN = re.compile(r"\s*(?:y(?:es?)?|no?|[是不否可能对有没需会要的以]{1,3})?\s*\Z", re.IGNORECASE)
 """What may still become a verdict."""
-_NO = frozenset({"no", "不是", "否", "不", "不可以", "不能", "不对", "没有", "不需要", "不会"})
+_NO = union_of(lambda language: language.denial_opens)
 _END = re.compile(r"[.!?](?:\s|\Z)|[。！？\n]")
 _LONGEST = 300
 """Code points of a first sentence that is waited for, and of a sentence that is told instead."""
@@ -28,6 +33,11 @@ _MARKER = " [{number}]"
 
 Quotation = Callable[[str], tuple[int, str]]
 """A statement, "" for the question -> the number of a passage, and its sentence closest to that."""
+
+
+def asks_whether(question: str) -> bool:
+    """Whether yes or no is an answer to a question."""
+    return bool(_WHETHER.search(question)) and not _OR.search(question)
 
 
 def borne_out(pieces: Iterator[str], quotation: Quotation) -> Iterator[str]:

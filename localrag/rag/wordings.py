@@ -52,7 +52,7 @@ _BRACKET = r"WORD\s*[（(]\s*([A-Za-z][A-Za-z .'’-]{1,60}?)\s*[)）,，;；]"
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class SearchTools:
     """What else can be asked of the library that an answer came from.
 
     `search` finds passages for a wording, `alike` those with a word that is spelt like one.
@@ -67,7 +67,7 @@ class Around:
     """How many passages there are, and how many of them have each term."""
 
 
-class Tried:
+class QuestionRewriter:
     """Other wordings of one question, of which those are offered that find something."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Tried:
         words: Sequence[Word],
         absent: Sequence[Word],
         read: Sequence[ScoredChunk],
-        around: Around,
+        around: SearchTools,
     ) -> None:
         self._question = THOUSANDS.sub("", question)  # as `words` count in it
         self._asked = asked

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import ModelError
-from localrag.models.embeddings.sentence_transformers import open_model
+from localrag.models.embeddings.sentence_transformers import need_pytorch, open_model
 from localrag.rerankers.base import beginning
 from localrag.rerankers.maxp import CrossEncoderReranker
 
@@ -39,6 +39,7 @@ class SentenceTransformersCrossEncoder(CrossEncoderReranker):
                 path=str(path),
                 missing="config.json",
             )
+        need_pytorch()
         from sentence_transformers import CrossEncoder
 
         self._model = open_model(CrossEncoder, path)

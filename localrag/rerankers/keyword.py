@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from localrag.documents.tables import shown_text
+from localrag.languages import union_of
 from localrag.rerankers.base import ScoringReranker
 from localrag.text.han import HAN
 from localrag.text.normalize import fold
@@ -20,11 +21,7 @@ MOST_FOR_OCCURRENCES = 0.2
 
 _PIECE = re.compile(rf"(?P<han>[{HAN}]+)|[^\W_{HAN}]+")
 _LONGER_THAN = 3
-_GRAMMAR_WORDS = """
-的 了 是 在 和 与 吗 呢 吧 啊 什么 哪 哪个 哪些 哪里 谁 几 多少 怎么 怎样 如何 为 为什么 何 有 没有
-被 把 对 从 以 及 或 而 也 都 就 于 由 所 其 之 这 那 个 等 到 中 上 下 里
-"""
-_GRAMMAR = frozenset(_GRAMMAR_WORDS.split())
+_GRAMMAR = union_of(lambda language: language.grammar_words)
 """Chinese has no short words to leave out by length: these carry grammar and stand everywhere."""
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.documents.chunking import HEADING_SEPARATOR, passage_text
+from localrag.languages.zh import CHINESE
 from localrag.rerankers.base import Tell, best, search_shares, unheard
 from localrag.text.language import detect
 from localrag.text.normalize import fold
@@ -25,6 +26,9 @@ from localrag.text.sentences import split_sentences
 from localrag.types import Note, ScoredChunk
 
 Tokenize = Callable[[str], list[str]]
+
+_SERVED = (CHINESE.code, "mixed")
+"""The languages of texts that the weights were fitted on."""
 
 WEIGHTS = {
     "search": 1.7,
@@ -85,9 +89,11 @@ class LearnedReranker:
         self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
     ) -> list[ScoredChunk]:
         """At most k of `chunks`, best first; ties by chunk id."""
-        served = [detect(each.chunk.text) != "en" for each in chunks]
-        if chunks and (detect(query) == "en" or not any(served)):
-            tell(Note("language not served", {"reranker": "learned", "language": "en"}))
+        asked, languages = detect(query), [detect(each.chunk.text) for each in chunks]
+        served = [language in _SERVED for language in languages]
+        if chunks and (asked not in _SERVED or not any(served)):
+            unserved = languages[0] if asked in _SERVED else asked
+            tell(Note("language not served", {"reranker": "learned", "language": unserved}))
             return list(chunks[:k])
         readable = [each for each, serves in zip(chunks, served, strict=True) if serves]
         values = features(query, readable, self._tokenize) @ np.array([*WEIGHTS.values()])

@@ -58,8 +58,10 @@ class LanguageRouter:
                 return self._ranked(model, query, chunks, served, k)
         names = ", ".join(model.name for model in self._models)
         if any(model.serves(language) for model in self._models):
-            language = "en" if language == "zh" else "zh"  # then it is the passages' language
-        tell(Note("language not served", {"reranker": names, "language": language}))
+            unserved = passages[0]  # then it is that of all passages
+        else:
+            unserved = language
+        tell(Note("language not served", {"reranker": names, "language": unserved}))
         return list(chunks[:k])
 
     def _ranked(

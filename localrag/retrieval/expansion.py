@@ -17,10 +17,11 @@ from dataclasses import replace
 import numpy as np
 
 from localrag.errors import GenerationError
+from localrag.languages import LANGUAGES, LanguageCode
 from localrag.library.indexes.base import VectorSearch
 from localrag.models.embeddings.base import Embedder
 from localrag.models.llms.base import LLM, Options
-from localrag.prompts import PromptLanguage, render
+from localrag.prompts import render
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.fusion import reciprocal_rank_fusion
 from localrag.text.language import answer_language
@@ -39,12 +40,6 @@ RRF_K = 60
 MOST_REWRITINGS = 3
 LONGEST_QUESTION = 300
 """Code points of a rewriting: what is longer is an answer or a runaway."""
-
-_KINDS: dict[PromptLanguage, tuple[str, ...]] = {
-    "zh": ("换一种说法", "关键词", "英文"),
-    "en": ("other words", "keywords", "Chinese"),
-}
-"""What the prompt asks for. Asked for three wordings, small models write one three times."""
 
 _BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d+[.)、：:]|（\d+）)\s*")
 _QUOTES = "\"'“”‘’「」` ,\t"
@@ -83,7 +78,8 @@ class MultiQueryRetriever:
 
     def _rewritings(self, question: str) -> list[str]:
         language = answer_language(question)
-        kinds = _KINDS[language]
+        # Asked for three wordings of one kind, small models write one three times.
+        kinds = LANGUAGES[language].words.rewritings
         schema = {
             "type": "object",
             "properties": {kind: {"type": "string"} for kind in kinds},
@@ -123,7 +119,7 @@ class HydeRetriever:
         return self._vectors.search(vector, k)
 
     def _passage(self, question: str) -> str:
-        language: PromptLanguage = answer_language(question)
+        language: LanguageCode = answer_language(question)
         prompt = render("hyde", language, question=question)
         with _told(self._tell) as values:
             reply = self._llm.complete([Message("user", prompt)], Options(max_tokens=120)).text

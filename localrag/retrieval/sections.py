@@ -14,13 +14,10 @@ from typing import NamedTuple
 from localrag.types import Chunk, ScoredChunk
 
 READ = 700
-"""Length of a section that is read at once: code points, of which a Chinese one counts `WIDE`."""
-
-WIDE = 2.5
-"""How many Latin letters take a language model as long to read as one Chinese character."""
+"""Length of a section that is read at once: code points, times `Language.density`."""
 
 
-class Passage(NamedTuple):
+class PassageSpan(NamedTuple):
     """Where a chunk stands in its document, without its text."""
 
     id: int
@@ -33,7 +30,7 @@ class Passage(NamedTuple):
 class Outline(NamedTuple):
     """The passages of a document in order, and how much a code point of it counts."""
 
-    passages: Sequence[Passage]
+    passages: Sequence[PassageSpan]
     width: float = 1.0
 
 
@@ -61,7 +58,7 @@ def sections(outline: Outline, limit: float = READ) -> list[range]:
     return parts
 
 
-def _ends_of_headings(passages: Sequence[Passage]) -> list[int]:
+def _ends_of_headings(passages: Sequence[PassageSpan]) -> list[int]:
     """For each passage where the text below the heading ends that stands above it."""
     ends = [passage.end for passage in passages]
     for at in range(len(passages) - 2, -1, -1):

@@ -28,28 +28,32 @@ from starlette.types import ASGIApp
 from localrag import __version__
 from localrag.egress import network
 from localrag.library.acting import users_began
+from localrag.library.records import Removals
 from localrag.models.llms.openai.endpoints import standings
 from localrag.server.access import Access, Gate
 from localrag.server.audit import Audit
 from localrag.server.comparing import Comparing
 from localrag.server.configuration import Configuration
-from localrag.server.documents import Documents
-from localrag.server.evaluating import Evaluating, Reports
+from localrag.server.documents import DocumentRoutes
+from localrag.server.evaluating import Evaluating
 from localrag.server.following import Follower
 from localrag.server.history import History
 from localrag.server.libraries import Libraries
-from localrag.server.mcp import PATH, Endpoint, Protocol
+from localrag.server.mcp import PATH, McpEndpoint, Protocol
 from localrag.server.node import Node
 from localrag.server.openai import Surface
-from localrag.server.own import DOCUMENTS, Own
 from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
 from localrag.server.queued import Queued
 from localrag.server.replies import ON_ERROR, reply
 from localrag.server.requests import RequestLog, Tell
+from localrag.server.rest import DOCUMENTS, RestRoutes
+from localrag.server.results import Results
 from localrag.server.roles import least_for
 from localrag.server.searching import Searching
 from localrag.server.signing import Signing
+from localrag.server.summaries import Summaries
+from localrag.server.tables import Tables
 from localrag.server.tools import Tools
 from localrag.server.views import Views
 
@@ -85,14 +89,14 @@ def _gated(
 ) -> tuple[Starlette, Gate]:
     views = Views(access.token, access.origins[0])
     access = replace(access, opens=views.opened)
-    status, pages, reports = _Status(libraries, queue), Pages(), Reports()
+    status, pages, results = _Status(libraries, queue), Pages(), Results()
     tools = Tools(libraries, queue, pages, views.address)
     alone = access.people is None and not libraries.have_nodes
-    assistants = Endpoint(Protocol(tools).server, alone=alone)
+    assistants = McpEndpoint(Protocol(tools).server, alone=alone)
 
-    def forget(library: str | None = None) -> None:
+    def forget(library: str | None = None, removals: Removals | None = None) -> None:
         pages.forget(library)
-        reports.forget(library)
+        results.forget(library, removals)
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
@@ -118,11 +122,13 @@ def _gated(
             Route("/metrics", status.metrics),
             Route(PATH, assistants),
             *Signing(access).routes(),
-            *Documents(libraries).routes(),
+            *DocumentRoutes(libraries).routes(),
             *Searching(libraries, queue).routes(),
             *Comparing(libraries, queue).routes(),
-            *Evaluating(libraries, queue, reports).routes(),
-            *Own(libraries, queue, pages, reports).routes(),
+            *Evaluating(libraries, queue, results).routes(),
+            *RestRoutes(libraries, queue, pages, results).routes(),
+            *Tables(libraries, queue, results).routes(),
+            *Summaries(libraries, queue).routes(),
             *History(libraries).routes(),
             *Queued(libraries).routes(),
             *Configuration(libraries).routes(),

@@ -18,12 +18,12 @@ from starlette.requests import HTTPConnection
 
 from localrag.errors import ForbiddenError
 from localrag.library.acting import Action, Role, User, acting_as
-from localrag.messages import InterfaceLanguage
+from localrag.messages import INTERFACES, SOURCE, InterfaceLanguage
 
 T = TypeVar("T")
 
 
-class Users(Protocol):
+class UserDirectory(Protocol):
     """Who there is, as the database of the libraries knows them; see `postgres.users.Users`."""
 
     def by_token(self, token: str) -> User | None:
@@ -56,7 +56,7 @@ class Asker:
     """Who asks, and the role that their request takes in a library that it names."""
 
     user: User
-    users: Users
+    users: UserDirectory
     least: Role = "reader"
     by_proxy: bool = False
     """Whether a reverse proxy vouches for them, so that there is no session to end here."""
@@ -114,8 +114,18 @@ async def until_barred(work: Awaitable[T]) -> T:
 def preferred(request: HTTPConnection) -> InterfaceLanguage:
     """The language that a client asks for; English where it says nothing."""
     asked = request.headers.get("accept-language", "").lower()
-    chinese, english = asked.find("zh"), asked.find("en")
-    return "zh" if chinese >= 0 and (english < 0 or chinese < english) else "en"
+    places = {code: asked.find(code) for code in INTERFACES}
+    return min(
+        (code for code, place in places.items() if place >= 0),
+        key=places.__getitem__,
+        default=SOURCE,
+    )
+
+
+def linked_language(request: HTTPConnection) -> InterfaceLanguage:
+    """The language that a link asks for, which cannot say it in a header; else as `preferred`."""
+    asked = request.query_params.get("language")
+    return next((code for code in INTERFACES if code == asked), None) or preferred(request)
 
 
 async def recorded(library: str, what: Action, words: str | None = None) -> None:

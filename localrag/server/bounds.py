@@ -16,10 +16,23 @@ LONGEST_QUESTION: Final = 8_000
 """Code points of a question, of words to search for, or of a name that is looked up."""
 LONGEST_CONVERSATION: Final = 200_000
 """Code points of a question and all turns before it."""
+MOST_CELLS: Final = 50_000
+"""Of a table: hours of the language model, which others get in turn."""
 MOST_TOKENS: Final = 100_000
 """Tokens of all texts that are embedded for a request, by the embedding model's own count."""
 
 Question = Annotated[str, Meta(max_length=LONGEST_QUESTION)]
+
+
+def expect_few_cells(count: int) -> None:
+    """Raises `UsageError` for a table with too many."""
+    if count > MOST_CELLS:
+        raise UsageError(
+            "The table would have {count} cells; the limit is {most}.",
+            hint="Choose fewer documents, by folder, kind or words.",
+            count=count,
+            most=MOST_CELLS,
+        )
 
 
 def expect_short(question: str, before: Iterable[str] = ()) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from localrag.languages import LanguageCode
 from localrag.library.catalogue.filters import Filter
 from localrag.server.setups import Setup
 from localrag.types import Answer, ScoredChunk, Step
@@ -37,7 +38,7 @@ class Wanted(msgspec.Struct):
     sources: tuple[str, ...]
     types: tuple[str, ...]
     path: str
-    language: Literal["zh", "en"] | None
+    language: LanguageCode | None
     since: datetime | None
     until: datetime | None
     pages: tuple[int, int | None] | None
@@ -78,61 +79,70 @@ class Call(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Question and answer of each turn before."""
 
 
-class Event(msgspec.Struct, tag=True):
+class CallEvent(msgspec.Struct, tag=True):
     """Something that is told while a call is worked on; the last is the result."""
 
 
-class Alive(Event):
+class Alive(CallEvent):
     """Nothing yet."""
 
 
-class Waiting(Event):
+class WaitingEvent(CallEvent, tag="Waiting"):
     """So many are before this one, for about so many seconds."""
 
     position: int
     seconds: float
 
 
-class Text(Event):
+class TextEvent(CallEvent, tag="Text"):
     """Of the answer, as it is written."""
 
     text: str
 
 
-class StepDone(Event):
+class StepDone(CallEvent):
     """A step as it is done."""
 
     step: Step
 
 
-class Answered(Event):
+class AnswerEvent(CallEvent, tag="Answered"):
     """The result of "ask"."""
 
     answer: Answer
 
 
-class Found(Event):
+class SearchEvent(CallEvent, tag="Found"):
     """The result of "search"."""
 
     hits: list[ScoredChunk]
 
 
-class Understood(Event):
+class Understood(CallEvent):
     """The result of "standalone"."""
 
     question: str
 
 
-class Failed(Event):
+class FailedCall(CallEvent, tag="Failed"):
     """There is no result; the caller finds out why by doing it."""
 
 
-Told = Alive | Waiting | Text | StepDone | Answered | Found | Understood | Failed
+Told = (
+    Alive
+    | WaitingEvent
+    | TextEvent
+    | StepDone
+    | AnswerEvent
+    | SearchEvent
+    | Understood
+    | FailedCall
+)
 
 _decoder = msgspec.msgpack.Decoder(Told)
 
 
-def framed(event: Event) -> bytes:
+def framed(event: CallEvent) -> bytes:
     """An event with its length before it."""
     data = msgspec.msgpack.encode(event, enc_hook=_plain)
     return len(data).to_bytes(HEAD) + data

@@ -17,16 +17,16 @@ from localrag.server.calls import (
     HELLO,
     PULSE,
     Alive,
-    Answered,
+    AnswerEvent,
     Call,
-    Failed,
-    Found,
+    FailedCall,
     Hello,
+    SearchEvent,
     Told,
     Understood,
     next_event,
 )
-from localrag.server.endpoint import Endpoint
+from localrag.server.endpoint import ServerEntry
 from localrag.server.setups import Difference, Setup
 
 HOST = "localrag"
@@ -48,7 +48,7 @@ class UnprovenError(GoneError):
 class RunningServer:
     """A server of this user; what it is told goes to whoever proves that they know the token."""
 
-    endpoint: Endpoint
+    endpoint: ServerEntry
     token: str
 
     def difference(self, setup: Setup) -> Difference | None:
@@ -73,18 +73,18 @@ class RunningServer:
             connection.wait(3 * PULSE)
             while True:
                 event = next_event(_exactly(response))
-                if isinstance(event, Failed):
+                if isinstance(event, FailedCall):
                     raise GoneError("failed")
                 if not isinstance(event, Alive):
                     yield event
-                if isinstance(event, Answered | Found | Understood):
+                if isinstance(event, AnswerEvent | SearchEvent | Understood):
                     return
 
 
 class _Connection:
     """HTTP over one connection, which is never opened again to whoever may listen there then."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ServerEntry) -> None:
         self._endpoint = endpoint
         self._socket = endpoint.connect(_PATIENCE)
         self._http = HTTPConnection(HOST)

@@ -26,6 +26,7 @@ from localrag import __version__
 from localrag.config.settings import LLMReranking
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LocalragError, UsageError
+from localrag.rag.base import Piece
 from localrag.rag.conversation import Turn
 from localrag.server.access import UNKNOWN, Access, Gate, Refusal
 from localrag.server.calls import (
@@ -33,40 +34,40 @@ from localrag.server.calls import (
     HELLO,
     PULSE,
     Alive,
-    Answered,
+    AnswerEvent,
     Call,
-    Event,
-    Failed,
-    Found,
+    CallEvent,
+    FailedCall,
     Hello,
+    SearchEvent,
     StepDone,
-    Text,
+    TextEvent,
     Understood,
-    Waiting,
+    WaitingEvent,
     framed,
 )
 from localrag.server.client import HOST
-from localrag.server.endpoint import Endpoint
+from localrag.server.endpoint import ServerEntry
 from localrag.server.jobs import streamed
 from localrag.server.libraries import Libraries
 from localrag.server.queue import FullError, ModelQueue
 from localrag.server.replies import ON_ERROR, reply
 from localrag.server.requests import RequestLog
 from localrag.server.running import asking, working
-from localrag.types import Answer, Step
+from localrag.types import Statement, Step
 
 _log = logging.getLogger(__name__)
 
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
-Tell = Callable[[Event], Any]
+Tell = Callable[[CallEvent], Any]
 """Awaited with each event."""
 
 
 def command_app(
     libraries: Libraries,
     queue: ModelQueue,
-    endpoint: Endpoint,
+    endpoint: ServerEntry,
     token: str,
     tell: Callable[[str], object] = lambda _: None,
 ) -> ASGIApp:
@@ -100,7 +101,7 @@ class Commands:
 
     libraries: Libraries
     queue: ModelQueue
-    endpoint: Endpoint
+    endpoint: ServerEntry
     token: str
 
     async def hello(self, request: Request) -> Response:
@@ -132,13 +133,13 @@ class Commands:
         options = replace(_options(call), stopped=stopped)
 
         async def wait(position: int, seconds: float) -> None:
-            await tell(Waiting(position, seconds))
+            await tell(WaitingEvent(position, seconds))
 
-        def search(say: Callable[[Event], None]) -> None:
+        def search(say: Callable[[CallEvent], None]) -> None:
             hits = engine.search(call.question, options, lambda step: say(StepDone(step)))
-            say(Found(hits))
+            say(SearchEvent(hits))
 
-        def understand(say: Callable[[Event], None]) -> None:
+        def understand(say: Callable[[CallEvent], None]) -> None:
             history = options.history
             say(Understood(engine.standalone(call.question, history, options)))
 
@@ -168,7 +169,7 @@ class _Stream(Response):
         """Send it."""
         lock = anyio.Lock()
 
-        async def tell(event: Event) -> None:
+        async def tell(event: CallEvent) -> None:
             async with lock:
                 body = {"type": "http.response.body", "body": framed(event), "more_body": True}
                 await send(body)
@@ -195,11 +196,11 @@ class _Stream(Response):
         await send({"type": "http.response.body", "body": b""})
 
 
-def _failed(error: Exception) -> list[Event]:
+def _failed(error: Exception) -> list[CallEvent]:
     """The command finds out why, in its own words."""
     if not isinstance(error, LocalragError | FullError):
         _log.error("A command failed.", exc_info=error)
-    return [Failed()]
+    return [FailedCall()]
 
 
 def _options(call: Call) -> AskOptions:
@@ -225,11 +226,11 @@ def _needs_model(engine: Engine, call: Call, options: AskOptions) -> bool:
     return expands or isinstance(engine.applied(options).reranker, LLMReranking)
 
 
-def _event(piece: str | Step | Answer) -> Event:
+def _event(piece: Piece) -> CallEvent:
     match piece:
-        case str():
-            return Text(piece)
+        case Statement():
+            return TextEvent(piece.written)
         case Step():
             return StepDone(piece)
         case _:
-            return Answered(piece)
+            return AnswerEvent(piece)

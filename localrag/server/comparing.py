@@ -19,7 +19,7 @@ from localrag.presentation import comparisons as words
 from localrag.server.answers import passages, told
 from localrag.server.asker import preferred, recorded
 from localrag.server.bounds import Question
-from localrag.server.jobs import Job, worked
+from localrag.server.jobs import BackgroundJob, worked
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import EventStream, decoded
@@ -58,7 +58,7 @@ class Comparing:
         self.queue.expect_room()
         await recorded(library, "ask", asked.question)
 
-        def work(job: Job) -> None:
+        def work(job: BackgroundJob) -> None:
             notes: list[str] = []
             with spoken_to(language):
                 one = _compared(LocalRAG(engine, notes.append), asked, job)
@@ -76,7 +76,7 @@ class Comparing:
         return EventStream(worked(self.queue, work, language))
 
 
-def _compared(rag: LocalRAG, asked: ToCompare, job: Job) -> Compared[Any]:
+def _compared(rag: LocalRAG, asked: ToCompare, job: BackgroundJob) -> Compared[Any]:
     def begin(name: str) -> None:
         job.give_way()
         job.say("progress", name=name)

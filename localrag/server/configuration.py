@@ -46,7 +46,7 @@ _PATHS = (
 """Names of models and files, which may be whole paths of this machine."""
 
 
-class Change(msgspec.Struct, forbid_unknown_fields=True):
+class SettingChange(msgspec.Struct, forbid_unknown_fields=True):
     """A setting and its new value; None for its default."""
 
     key: str
@@ -72,7 +72,7 @@ class Configuration:
 
     async def change(self, request: Request) -> Response:
         """Change a setting that may be changed here, for all libraries of this server."""
-        asked = await decoded(request, Change)
+        asked = await decoded(request, SettingChange)
         return reply(await anyio.to_thread.run_sync(self._changed, asked))
 
     @property
@@ -105,7 +105,7 @@ class Configuration:
             ]
         }
 
-    def _changed(self, asked: Change) -> dict[str, Any]:
+    def _changed(self, asked: SettingChange) -> dict[str, Any]:
         key = asked.key
         if key not in CHANGEABLE:
             raise UsageError(

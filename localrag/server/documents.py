@@ -48,7 +48,7 @@ _PROBLEMS, _PAGES = 20, 50
 
 
 @dataclass(frozen=True, slots=True)
-class Documents:
+class DocumentRoutes:
     """The routes that list and read."""
 
     libraries: Libraries

@@ -28,7 +28,7 @@ _KINDS: dict[Kind, int] = {".sock": stat.S_IFSOCK, ".port": stat.S_IFREG}
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ServerEntry:
     """One server's entry in the folder. Its name is made anew at every start."""
 
     path: Path
@@ -49,7 +49,7 @@ class Endpoint:
         return hmac.new(token.encode(), said.encode(), hashlib.sha256).hexdigest()
 
 
-def endpoints(folder: Path) -> list[Endpoint]:
+def endpoints(folder: Path) -> list[ServerEntry]:
     """What may be servers of this user: entries that, like their folder, only they can use.
 
     Raises PermissionError where their folder is somebody else's, or others may use it.
@@ -58,13 +58,13 @@ def endpoints(folder: Path) -> list[Endpoint]:
         return []
     if not is_mine_alone(folder) and any(path.suffix in _KINDS for path in folder.iterdir()):
         raise PermissionError(f"others may use {folder}")
-    return [Endpoint(path) for path in sorted(folder.iterdir()) if _is_entry(path)]
+    return [ServerEntry(path) for path in sorted(folder.iterdir()) if _is_entry(path)]
 
 
 @contextmanager
 def listening(
     folder: Path, kind: Kind | None = None
-) -> Iterator[tuple[Endpoint, socket.socket] | None]:
+) -> Iterator[tuple[ServerEntry, socket.socket] | None]:
     """An endpoint of one's own, as long as the block lasts; None where none can be made.
 
     What servers that were killed have left is deleted. `kind` None takes a Unix socket where
@@ -82,7 +82,7 @@ def listening(
             endpoint.path.unlink(missing_ok=True)
 
 
-def _listening(folder: Path, kind: Kind | None) -> tuple[Endpoint, socket.socket]:
+def _listening(folder: Path, kind: Kind | None) -> tuple[ServerEntry, socket.socket]:
     make_folder(folder)
     if sys.platform != "win32":
         folder.chmod(0o700)
@@ -113,11 +113,11 @@ def unix_listener(path: Path, mode: int) -> socket.socket:
     return listener
 
 
-def _on_socket(path: Path) -> tuple[Endpoint, socket.socket]:
-    return Endpoint(path), unix_listener(path, 0o600)
+def _on_socket(path: Path) -> tuple[ServerEntry, socket.socket]:
+    return ServerEntry(path), unix_listener(path, 0o600)
 
 
-def _on_port(path: Path) -> tuple[Endpoint, socket.socket]:
+def _on_port(path: Path) -> tuple[ServerEntry, socket.socket]:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if sys.platform == "win32":  # nobody else listens on the same port
@@ -129,7 +129,7 @@ def _on_port(path: Path) -> tuple[Endpoint, socket.socket]:
     except OSError:
         listener.close()
         raise
-    return Endpoint(path), listener
+    return ServerEntry(path), listener
 
 
 def _connected(

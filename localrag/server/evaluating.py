@@ -1,12 +1,7 @@
-"""Evaluations for the page: `localrag eval run` as events, and its reports while they are here.
-
-A report holds text of documents. It is kept in memory, the last few of them, until something is
-removed; who wants to keep one saves it.
-"""
+"""Evaluations for the page: `localrag eval run` as events, and its reports while they are here."""
 
 from __future__ import annotations
 
-import secrets
 import threading
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
@@ -29,18 +24,18 @@ from localrag.evaluator.evaluator import Evaluator, open_cache
 from localrag.messages import spoken_to
 from localrag.presentation.csv_table import csv_table
 from localrag.presentation.reports import event_text, render_page, report_json
-from localrag.server.asker import own_name, preferred, recorded
-from localrag.server.jobs import Job, worked
+from localrag.server.asker import linked_language, preferred, recorded
+from localrag.server.jobs import BackgroundJob, worked
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import EventStream, decoded, reply
+from localrag.server.results import Results
 from localrag.system.files import create_file, scratch_folder
 
 if TYPE_CHECKING:
     from localrag.models.embeddings.base import Embedder
 
-_KEPT = 4
 ALONE: Final = {
     "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; "
     "frame-ancestors 'self'",
@@ -59,48 +54,13 @@ class ToEvaluate(msgspec.Struct, forbid_unknown_fields=True):
     metrics: list[str] = []
 
 
-class Reports:
-    """The last reports, by a name that nobody guesses. May be used from several threads.
-
-    Each is for whoever asked for it alone.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], tuple[Report, str]] = {}
-        self._lock = threading.Lock()
-
-    def keep(self, report: Report, library: str) -> str:
-        """Its name from now on."""
-        name = secrets.token_hex(8)
-        with self._lock:
-            self._kept[own_name(), name] = report, library
-            # Nobody's goes because of what others do.
-            mine = [
-                one for one, (_, of) in self._kept.items() if (one[0], of) == (own_name(), library)
-            ]
-            for one in mine[:-_KEPT]:
-                del self._kept[one]
-        return name
-
-    def get(self, name: str) -> tuple[Report, str] | None:
-        """The report of that name and the library that it is of, if it is here still."""
-        with self._lock:
-            return self._kept.get((own_name(), name))
-
-    def forget(self, library: str | None = None) -> None:
-        """Keep none on that library, or none at all."""
-        with self._lock:
-            for one in [one for one, (_, of) in self._kept.items() if library in (None, of)]:
-                del self._kept[one]
-
-
 @dataclass(frozen=True, slots=True)
 class Evaluating:
     """The routes that evaluate and show reports. Events: waiting, progress, note, report, error."""
 
     libraries: Libraries
     queue: ModelQueue
-    reports: Reports = field(default_factory=Reports)
+    results: Results = field(default_factory=Results)
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -118,7 +78,7 @@ class Evaluating:
         self.queue.expect_room()
         await recorded(library, "evaluate", asked.name)
 
-        def work(job: Job) -> None:
+        def work(job: BackgroundJob) -> None:
             def tell(happened: events.Event) -> None:
                 if isinstance(happened, events.Progressed):
                     job.give_way()
@@ -127,7 +87,7 @@ class Evaluating:
                 else:
                     job.say("note", said=event_text(happened))
 
-            settings = engine.settings
+            settings, before = engine.settings, engine.library.removals()
             with spoken_to(language), open_cache(None, engine.library) as kept:
                 report = Evaluator(_Stoppable(engine, job.stopped), kept, tell=tell).evaluate(
                     asked.name,
@@ -136,14 +96,14 @@ class Evaluating:
                     settings if asked.judged else None,
                     asked.metrics,
                 )
-            job.say("report", name=self.reports.keep(_named(report, naming), library))
+            job.say("report", name=self.results.keep(_named(report, naming), library, before))
 
         return EventStream(worked(self.queue, work, language))
 
     async def report(self, request: Request) -> Reply:
         """A report as a page (`.html`), as JSON (`.json`) or as a table (`.csv`)."""
         path = PurePath(request.path_params["name"])
-        found = self.reports.get(path.stem)
+        found = self.results.get(path.stem, Report)
         if found is None:
             raise LibraryNotFoundError(
                 "This report is not here any more.", hint="Evaluate again: it goes quickly."
@@ -151,8 +111,7 @@ class Evaluating:
         report, library = found
         self.libraries.engine(library)  # of which one may have lost the role since
         await recorded(library, "export")
-        asked = request.query_params.get("language")  # a frame cannot say it in a header
-        with spoken_to("zh" if asked == "zh" else "en" if asked == "en" else preferred(request)):
+        with spoken_to(linked_language(request)):
             if path.suffix == ".json":
                 return reply(report_json(report))
             if path.suffix == ".csv":

@@ -36,10 +36,15 @@ class _Followed:
 
 
 class Follower(Looking):
-    """Looks after libraries; `forget` drops what is kept of one beside its engine."""
+    """Looks after libraries; `forget` drops what is kept of one beside its engine.
+
+    It is told how far removals are now: what was begun after them holds nothing that was removed.
+    """
 
     def __init__(
-        self, libraries: Libraries, forget: Callable[[str], None] = lambda _: None
+        self,
+        libraries: Libraries,
+        forget: Callable[[str, Removals | None], None] = lambda *_: None,
     ) -> None:
         super().__init__("following", LOOK)
         self._libraries = libraries
@@ -48,6 +53,10 @@ class Follower(Looking):
 
     def look_around(self) -> None:
         """See what has changed, and do what is due."""
+        with going_on():
+            for name in self._libraries.close_vaults():
+                self._followed.pop(name, None)
+                self._forget(name, None)
         for name, engine in self._libraries.opened().items():
             with going_on(), acting_as_server():
                 if engine.library.is_there:
@@ -64,7 +73,7 @@ class Follower(Looking):
         if removals != known.removals:
             known.removals, known.changed, known.forgotten = removals, now, False
             library.forget()  # at once: Windows deletes nothing that is open
-            self._forget(name)
+            self._forget(name, removals)
         if removals.due and now - known.changed >= PATIENCE:
             library.purge_if_possible()
         if known.forgotten:
@@ -78,12 +87,12 @@ class Follower(Looking):
             if known.cut_off:
                 library.clear_states()
             self._libraries.forget(name)
-            self._forget(name)
+            self._forget(name, removals)
             known.forgotten, known.cut_off = True, False
 
     def _let_go(self, name: str, engine: Engine) -> None:
         self._followed.pop(name, None)
-        self._forget(name)
+        self._forget(name, None)
         self._libraries.forget(name)
         self._libraries.drop(name)
         engine.library.leave_cache()

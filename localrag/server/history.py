@@ -6,9 +6,9 @@ Where people sign in, the database gives each their own alone.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import msgspec
@@ -17,19 +17,30 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from localrag.errors import LibraryError, LibraryNotFoundError
+from localrag.languages import CODES
 from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.library import Library
 from localrag.library.records import KeptAnswer
 from localrag.messages import InterfaceLanguage, spoken
 from localrag.presentation.records import plain
 from localrag.prompts import render
-from localrag.rag.refusals import tells_missing
-from localrag.server.answers import sentences, told
+from localrag.rag.citations import read
+from localrag.rag.statements import Statements
+from localrag.server.answers import told
 from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
 from localrag.server.replies import decoded, reply
-from localrag.types import Answer, Citation, NotFound, Step
+from localrag.types import (
+    Answer,
+    Basis,
+    Citation,
+    NotFound,
+    ScoredChunk,
+    SelfRAGMetrics,
+    Step,
+    SupportedSentence,
+)
 
 _PATIENCE = 5.0
 """Seconds that an answer waits for whoever writes to the library."""
@@ -144,7 +155,7 @@ def _written(answer: Answer) -> str:
     contexts = (one for one in answer.contexts if one.chunk.id in cited)
     lean = replace(
         answer,
-        citations=tuple(replace(one, source="") for one in answer.citations),
+        statements=_citing(answer.statements, lambda citation: replace(citation, source="")),
         contexts=tuple(replace(one, source="") for one in contexts),
         trace=tuple(_without_texts(one) for one in answer.trace),
         left_out=(),
@@ -162,13 +173,15 @@ def _without_texts(step: Step) -> Step:
     values = step.values
     if step.kind == "disagreement":
         values = {**values, "figures": ("",) * len(tuple(values["passages"]))}  # type: ignore[arg-type]
+    # A file that was tried need have nothing to do with the answer.
+    values = {name: values[name] for name in values.keys() - {"file", "files"}}
     return replace(step, left_out=(), values=values)
 
 
 def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
     """The answer, with its documents under the names that they have now."""
     try:
-        answer = msgspec.json.decode(kept.record, type=Answer)
+        answer = _decoded(kept.record)
     except (msgspec.MsgspecError, RecursionError) as error:  # the folder came from elsewhere
         raise damaged_rows(error) from error
     documents = {one.chunk.id: one.chunk.document_id for one in answer.contexts}
@@ -177,13 +190,59 @@ def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
     sources = {chunk: names.get(document, "") for chunk, document in documents.items()}
     return replace(
         answer,
-        citations=tuple(
-            replace(one, source=sources[one.chunk_id])
-            for one in answer.citations
-            if one.chunk_id in sources
+        statements=_citing(
+            answer.statements,
+            lambda citation: (
+                citation.chunk_id in sources
+                and replace(citation, source=sources[citation.chunk_id])
+            ),
         ),
         contexts=tuple(replace(one, source=sources[one.chunk.id]) for one in answer.contexts),
         not_found=tuple(_named(one, sources) for one in answer.not_found),
+    )
+
+
+class _Earlier(msgspec.Struct):
+    """An answer as it was kept before it was made of statements."""
+
+    question: str
+    text: str
+    language: str
+    grounded: bool
+    citations: tuple[Citation, ...]
+    contexts: tuple[ScoredChunk, ...]
+    trace: tuple[Step, ...]
+    seconds: float
+    support: tuple[SupportedSentence, ...] = ()
+    metrics: SelfRAGMetrics | None = None
+    not_found: tuple[NotFound, ...] = ()
+    basis: Basis | None = None
+
+
+def _decoded(record: str) -> Answer:
+    """Raises `MsgspecError`."""
+    try:
+        return msgspec.json.decode(record, type=Answer)
+    except msgspec.ValidationError:
+        kept = msgspec.structs.asdict(msgspec.json.decode(record, type=_Earlier))
+        text, citations, support = (kept.pop(name) for name in ("text", "citations", "support"))
+        return Answer(statements=read(text, citations, support), **kept)
+
+
+def _citing(
+    statements: Statements, changed: Callable[[Citation], Citation | Literal[False]]
+) -> Statements:
+    """The statements with their citations changed, or left out."""
+    return tuple(
+        replace(
+            one,
+            citations=tuple(
+                replace(cited, citation=citation)
+                for cited in one.citations
+                if (citation := changed(cited.citation))
+            ),
+        )
+        for one in statements
     )
 
 
@@ -202,16 +261,17 @@ def _ground(answer: Answer) -> set[str]:
     """The documents that the words of an answer may come from.
 
     Those that it cites, or are closest to what it lacks; where a sentence cites nothing, all that
-    were read for it. What the documents do not say comes from the question.
+    were read for it; and all that it was computed from. What the documents do not say comes from
+    the question.
     """
+    return _read_for(answer) | set(answer.basis.documents if answer.basis else ())
+
+
+def _read_for(answer: Answer) -> set[str]:
     cited = {one.chunk_id for one in (*answer.citations, *_closest(answer))}
-    if answer.text.strip() in (render("refusal", "en"), render("refusal", "zh")):
+    if answer.text.strip() in [render("refusal", code) for code in CODES]:
         return {one.chunk.document_id for one in answer.contexts if one.chunk.id in cited}
-    all_cite = all(
-        any(isinstance(part, list) for part in one["parts"])
-        for one in sentences(answer)
-        if not tells_missing("".join(part for part in one["parts"] if isinstance(part, str)))
-    )
+    all_cite = all(one.citations for one in answer.statements if one.kind != "missing")
     return {
         one.chunk.document_id for one in answer.contexts if not all_cite or one.chunk.id in cited
     }

@@ -6,6 +6,7 @@ import asyncio
 import math
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from sse_starlette import ServerSentEvent
 
 from localrag.messages import InterfaceLanguage
 from localrag.server.asker import until_barred
-from localrag.server.queue import ModelQueue
+from localrag.server.queue import OnWait, Turns
 from localrag.server.replies import error_body, event
 from localrag.server.running import working
 
@@ -58,7 +59,7 @@ def as_event(language: InterfaceLanguage) -> Callable[[Exception], list[ServerSe
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BackgroundJob:
     """What long work in a thread has in hand; `stopped` is set once nobody listens any more."""
 
     tell: Callable[[ServerSentEvent], None]
@@ -71,27 +72,48 @@ class Job:
         self.tell(event(kind, values))
 
 
+@asynccontextmanager
+async def taking_turns(
+    turns: Turns,
+    wait: OnWait,
+    work: Callable[[Callable[[T], None], threading.Event, Callable[[], None]], object],
+) -> AsyncIterator[AsyncIterator[T]]:
+    """What `work` tells in a thread of its own, once it is its turn; leaving the block stops it.
+
+    It gets what it tells with, what is set once nobody listens any more, and what lets others go
+    first, to be called between two steps.
+    """
+    loop, stopped = asyncio.get_running_loop(), threading.Event()
+    async with turns.lease(wait) as give_way:
+
+        def between() -> None:
+            asyncio.run_coroutine_threadsafe(give_way(), loop).result()
+
+        def run(tell: Callable[[T], None]) -> None:
+            work(tell, stopped, between)
+
+        async with working(run, stopped) as told:
+            yield told
+
+
 def worked(
-    queue: ModelQueue, work: Callable[[Job], object], language: InterfaceLanguage
+    turns: Turns, work: Callable[[BackgroundJob], object], language: InterfaceLanguage
 ) -> AsyncIterator[ServerSentEvent]:
-    """What work with the language model tells, when it is its turn. Event before: waiting."""
+    """What work tells that takes turns with others, when it is its own. Event before: waiting."""
 
     async def produce(send: Send) -> None:
-        loop, stopped = asyncio.get_running_loop(), threading.Event()
-
         async def wait(position: int, seconds: float) -> None:
             await send(event("waiting", {"position": position, "seconds": round(seconds)}))
 
-        async with queue.lease(wait) as give_way:
+        def run(
+            tell: Callable[[ServerSentEvent], None],
+            stopped: threading.Event,
+            give_way: Callable[[], None],
+        ) -> None:
+            work(BackgroundJob(tell, stopped, give_way))
 
-            def between() -> None:
-                asyncio.run_coroutine_threadsafe(give_way(), loop).result()
-
-            def run(tell: Callable[[ServerSentEvent], None]) -> None:
-                work(Job(tell, stopped, between))
-
-            async with working(run, stopped) as told:
-                async for one in told:
-                    await send(one)
+        async with taking_turns(turns, wait, run) as told:
+            async for one in told:
+                await send(one)
 
     return streamed(produce, as_event(language))

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 from localrag.config.settings import Settings
 from localrag.egress.databases import Database
 from localrag.engine import Engine
 from localrag.errors import ForbiddenError, LibraryNotFoundError, UsageError
 from localrag.library.acting import Role, acting_as_server
+from localrag.library.folder import vaults
 from localrag.library.home import is_there
 from localrag.library.location import Location, name_of
 from localrag.server.asker import asker, own_name, recorded
@@ -100,6 +102,8 @@ class Libraries:
                 name=name,
                 role=one.least,
             )
+        if isinstance(place := self._places[name], Path):
+            vaults.prolong(place)
         return self._engine(name)
 
     async def listed(self, name: str) -> None:
@@ -159,7 +163,7 @@ class Libraries:
                 with self._by_itself():
                     engine = self._open(place)
                 naming = self._naming[name] = Naming(engine.library)
-                engine.called = naming.of
+                engine.display_name, engine.located = naming.of, naming.located
                 self._setups[name] = setup_of(engine.settings, place)
                 self._engines[name] = engine
             return self._engines[name]
@@ -201,6 +205,21 @@ class Libraries:
         if engine is not None and naming is not None:
             naming.forget()
             engine.forget()
+
+    def close_vaults(self) -> list[str]:
+        """Close vaults that nobody has used for long, or that their user has closed; their names.
+
+        Who asks next is told how to open them.
+        """
+        due = []
+        for name in self.opened():
+            place = self._places[name]
+            if isinstance(place, Path) and vaults.is_due(place):
+                self.forget(name)
+                self.drop(name)
+                vaults.close_here(vaults.header_of(place).id)
+                due.append(name)
+        return due
 
     def drop(self, name: str) -> None:
         """Let go of an engine; who asks next opens what is there then."""

@@ -24,7 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from localrag.errors import LocalragError, UsageError
 from localrag.server.access import HEADERS
-from localrag.server.endpoint import Endpoint, unix_listener
+from localrag.server.endpoint import ServerEntry, unix_listener
 
 GRACE = 8
 """Seconds that answers under way have once the server is told to end."""
@@ -97,7 +97,7 @@ def _listening(path: Path) -> socket.socket:
         raise _not_there(path, LocalragError("others could put a socket of their own there"))
     if path.is_socket():
         try:
-            Endpoint(path).connect(1).close()
+            ServerEntry(path).connect(1).close()
         except ConnectionRefusedError:
             path.unlink()
     return unix_listener(path, 0o660)

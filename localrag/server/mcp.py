@@ -140,7 +140,7 @@ class Protocol:
         return types.ReadResourceResult(contents=[contents])
 
 
-class Endpoint:
+class McpEndpoint:
     """The protocol over HTTP: an ASGI application for one path, behind the gate of the server."""
 
     def __init__(self, server: Server[Any], *, alone: bool = True) -> None:

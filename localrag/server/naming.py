@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import PurePath, PurePosixPath
@@ -29,6 +29,8 @@ from localrag.library.folder.gate import UPLOADS
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord, Problem
 from localrag.rag.base import Piece
+from localrag.tables.records import Cell, Row, Table
+from localrag.tables.totals import totals
 from localrag.types import Answer, Step
 
 E = TypeVar("E", bound=LocalragError)
@@ -63,6 +65,7 @@ class Naming:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._names: Mapping[str, str] = {}
+        self._places: Mapping[str, str] = {}
         self._making = threading.Lock()
 
     def of(self, path: str) -> str:
@@ -72,6 +75,14 @@ class Naming:
                 if path not in self._names:
                     self._names = own_names(self._library.paths())
         return self._names.get(path) or shown_name(path)
+
+    def located(self, path: str) -> str:
+        """Its own name, below the folders that not all files share and that may be told."""
+        if path not in self._places:
+            with self._making:
+                if path not in self._places:
+                    self._places = below_shared(self._library.paths())
+        return self._places.get(path) or shown_name(path)
 
     def containing(self, words: str) -> list[str]:
         """The paths of files that have these words in their names, whatever their case."""
@@ -94,7 +105,52 @@ class Naming:
 
     def forget(self) -> None:
         """Keep no name in memory, such as one of a file that was removed."""
-        self._names = {}
+        self._names, self._places = {}, {}
+
+
+def below_shared(paths: Iterable[str]) -> dict[str, str]:
+    """Of each path what may be told of it: the file's own name, and folders not shared by all.
+
+    Files that lie in several places share little; of those in each place the last folder is told
+    that they have in common, and none above it.
+    """
+    parts = {path: slashed(path).split("/") for path in paths}
+    folders = {path: each[:-1] for path, each in parts.items()}
+    places: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for path, each in folders.items():
+        home = _HOME.match("/".join(each))
+        depth = home[0].count("/") + 1 if home else 2
+        places[tuple(each[:depth]) if UPLOADS not in each else (UPLOADS,)].append(path)
+    several = len(places.keys() - {(UPLOADS,)}) > 1
+    told = {}
+    for some in places.values():
+        shared = _shared(folders[path] for path in some) - several
+        for path in some:
+            top = min(_top(folders[path], shared), len(folders[path]))
+            told[path] = "/".join(parts[path][top:])
+    return told
+
+
+def _shared(folders: Iterable[list[str]]) -> int:
+    """How many folders all of these have in common, but for uploads."""
+    others = [each for each in folders if UPLOADS not in each]
+    ends = zip(min(others), max(others), strict=False) if others else ()
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+
+
+def named_table(table: Table, name_of: Callable[[Row], str]) -> Table:
+    """A table of documents with names for the paths of its rows and of what these cite."""
+
+    def named(cell: Cell, name: str) -> Cell:
+        cited = tuple(replace(citation, source=name) for citation in cell.citations)
+        return replace(cell, citations=cited)
+
+    rows = []
+    for row in table.rows:
+        name = name_of(row)
+        cells = tuple(named(cell, name) for cell in row.cells)
+        rows.append(replace(row, source=name, cells=cells))
+    return replace(table, rows=tuple(rows), totals=totals(rows, len(table.columns)))
 
 
 def own_names(paths: Iterable[str]) -> dict[str, str]:
@@ -116,9 +172,7 @@ def _apart(name: str, paths: Sequence[str]) -> dict[str, str]:
     """Names for files that all have this one, as far as folders tell them apart."""
     parts = {path: slashed(path).split("/") for path in paths}
     folders = {path: each[: -1 - name.count("/")] for path, each in parts.items()}
-    others = [each for each in folders.values() if UPLOADS not in each]
-    ends = zip(min(others), max(others), strict=False) if others else ()
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+    shared = _shared(folders.values())
     top = {path: _top(each, shared) for path, each in folders.items()}
     names: dict[str, str] = {}
     alike = {name: list(paths)}

@@ -38,7 +38,7 @@ from localrag.errors import (
 from localrag.indexing import events
 from localrag.indexing.paths import holds_something
 from localrag.library.acting import acting_as
-from localrag.library.catalogue.postgres.queue import LEASE, Declined, Job, Jobs, Progress
+from localrag.library.catalogue.postgres.queue import LEASE, Declined, Jobs, Progress, QueuedJob
 from localrag.library.catalogue.postgres.users import Users
 from localrag.library.library import Library
 from localrag.server.libraries import Libraries
@@ -109,7 +109,7 @@ class Node(Looking):
         else:
             jobs.done(job, held.progress)
 
-    def _declines(self, job: Job) -> Declined | None:
+    def _declines(self, job: QueuedJob) -> Declined | None:
         """Why this node cannot do it, though another may."""
         for path in job.arguments.paths:
             if not any(is_in(os.path.realpath(path), folder) for folder in self._folders):
@@ -133,7 +133,7 @@ def _is_there(path: str, prune: bool) -> bool:
 class _Held(Looking):
     """A job in hand: takes its lease anew until the block ends, or until it is lost."""
 
-    def __init__(self, jobs: Jobs, job: Job, lease: float, stop: threading.Event) -> None:
+    def __init__(self, jobs: Jobs, job: QueuedJob, lease: float, stop: threading.Event) -> None:
         super().__init__("lease", lease / _BEATS)
         self.jobs, self.job = jobs, job
         self.progress = Progress()
@@ -181,12 +181,12 @@ class _Held(Looking):
         else:
             self._lost = True
 
-    def hear(self, happened: events.Event) -> None:
+    def hear(self, happened: events.IndexingEvent) -> None:
         """Count what has come of files; the next beat tells it. Raises as `expect`."""
         self.expect()
         before = self.progress
         match happened:
-            case events.Found(files):
+            case events.FilesFound(files):
                 self.progress = replace(before, files=before.files + files)
             case events.Embedded(chunks):
                 self.progress = replace(before, passages=before.passages + chunks)
@@ -202,7 +202,7 @@ class _Held(Looking):
                 self.progress = replace(before, done=before.done + 1, unread=unread)
 
 
-def _record(library: Library, job: Job) -> None:
+def _record(library: Library, job: QueuedJob) -> None:
     """Write down for whom it is begun, before anything of it is done."""
     if not (job.asked_by and isinstance(library.location, Database)):
         return

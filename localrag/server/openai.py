@@ -26,10 +26,11 @@ from localrag.engine import AskOptions, Engine
 from localrag.errors import ContextOverflowError, UsageError
 from localrag.messages import InterfaceLanguage
 from localrag.models.embeddings.base import Vectors
+from localrag.presentation.answers import ClientText, Rendering
 from localrag.presentation.markdown import inert
 from localrag.rag.base import Piece
 from localrag.server import responses
-from localrag.server.annotations import ClientText, url_citations
+from localrag.server.annotations import url_citations
 from localrag.server.asker import preferred, recorded
 from localrag.server.bounds import expect_short
 from localrag.server.embedding import counted, embedded
@@ -46,7 +47,7 @@ from localrag.server.openai_records import (
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import EventStream, decoded, error_body, reply
 from localrag.server.running import asking, while_heard
-from localrag.types import Answer, Step
+from localrag.types import Answer, Statement
 
 SELF_RAG = ":self-rag"
 
@@ -106,20 +107,20 @@ class Surface:
         written = await while_heard(request, self._answer(engine, question, options))
         if written is None:
             return Response()
-        answer, changed = written
+        answer, shown = written
         message = {
             "role": "assistant",
-            "content": answer.text,
+            "content": shown.text,
             "refusal": None,
-            "annotations": url_citations(answer, self._linker(asked.model)),
+            "annotations": url_citations(answer, shown, self._linker(asked.model)),
         }
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
         return reply(
             {
                 **_head(asked.model, "chat.completion"),
                 "choices": [choice],
-                "usage": await _usage(engine, asked, answer),
-                "localrag": responses.told(answer, changed),
+                "usage": await _usage(engine, asked, shown),
+                "localrag": responses.told(answer, shown),
             }
         )
 
@@ -141,12 +142,11 @@ class Surface:
 
     async def _answer(
         self, engine: Engine, question: str, options: AskOptions
-    ) -> tuple[Answer, int]:
-        """The answer as a client gets it, and how much of it was changed for that."""
+    ) -> tuple[Answer, Rendering]:
+        """The answer with the numbers that a client gets, and its text."""
         async with self._asking(engine, question, options) as pieces:
             answer = [piece async for piece in pieces if isinstance(piece, Answer)][-1]
-        text = ClientText()
-        return text.answer(answer), text.changed
+        return ClientText().answer(answer)
 
     async def _tell(
         self, engine: Engine, asked: ChatRequest, question: str, options: AskOptions, send: Send
@@ -160,24 +160,19 @@ class Surface:
 
         await say({"role": "assistant", "content": ""})
         async with self._asking(engine, question, options) as pieces:
-            begun = False
             async for piece in pieces:
                 if isinstance(piece, Answer):
-                    answer = text.answer(piece)
-                elif not isinstance(piece, Step):
-                    # As in `Answer.text`: white space at the start is no part of it.
-                    given = piece if begun else piece.lstrip()
-                    begun = begun or bool(given)
-                    if said := text.piece(given):
-                        await say({"content": said})
+                    answer, shown = text.answer(piece)
+                elif isinstance(piece, Statement) and (said := text.piece(piece)):
+                    await say({"content": said})
         if said := text.rest():
             await say({"content": said})
-        found = url_citations(answer, self._linker(asked.model))
+        found = url_citations(answer, shown, self._linker(asked.model))
         if found:
             await say({"annotations": found})
-        await say({}, "stop", localrag=responses.told(answer, text.changed))
+        await say({}, "stop", localrag=responses.told(answer, shown))
         if asked.stream_options and asked.stream_options.include_usage:
-            usage = await _usage(engine, asked, answer)
+            usage = await _usage(engine, asked, shown)
             await send(_event({**head, "choices": [], "usage": usage}))
         await send(_DONE)
 
@@ -185,7 +180,7 @@ class Surface:
         """An answer with its search and its citations as OpenAI's Responses have them."""
         asked = await decoded(request, ResponseRequest)
         engine, question, options = await self._asked(asked)
-        response = responses.Response(asked.model, question, self._linker(asked.model))
+        response = responses.ActiveResponse(asked.model, question, self._linker(asked.model))
         usage = partial(_usage, engine, asked)
         if asked.stream:
             tell = partial(response.tell, self._asking(engine, question, options), usage)
@@ -194,8 +189,8 @@ class Surface:
         written = await while_heard(request, self._answer(engine, question, options))
         if written is None:
             return Response()
-        answer, changed = written
-        return reply(response.whole(answer, changed, await usage(answer)))
+        answer, shown = written
+        return reply(response.whole(answer, shown, await usage(shown)))
 
     async def embeddings(self, request: Request) -> Response:
         """Vectors of the model that the library is embedded with; texts count as questions."""
@@ -317,13 +312,13 @@ def _event(data: Mapping[str, Any]) -> ServerSentEvent:
 
 
 async def _usage(
-    engine: Engine, asked: ChatRequest | ResponseRequest, answer: Answer
+    engine: Engine, asked: ChatRequest | ResponseRequest, shown: Rendering
 ) -> dict[str, int]:
     """Tokens of the messages and of the answer; passages are counted by nobody who asks."""
 
     def counted() -> tuple[int, int]:
         count = engine.model.llm.count_tokens
-        return sum(count(message.text) for message in asked.messages), count(answer.text)
+        return sum(count(message.text) for message in asked.messages), count(shown.text)
 
     prompt, written = await anyio.to_thread.run_sync(counted)
     return {

@@ -26,7 +26,7 @@ _TEXTS = ("text", "input_text", "output_text")
 _Count = Annotated[int, Meta(ge=1)]
 
 
-class Part(msgspec.Struct):
+class ContentPart(msgspec.Struct):
     """A part of a message; only its text is read."""
 
     type: str
@@ -37,7 +37,7 @@ class Message(msgspec.Struct):
     """A message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
 
     @property
     def text(self) -> str:
@@ -84,7 +84,7 @@ class Item(msgspec.Struct):
     """An item of a response's input; only messages are read."""
 
     role: str = ""
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
     type: str = "message"
 
 

@@ -7,6 +7,7 @@ other. What is removed from a library is gone from here before its removal has t
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import anyio
@@ -22,16 +23,19 @@ _SMALL_WIDTHS = 1000, 700, 500, 350
 KEPT = 6.0
 """Seconds that a drawn page is kept."""
 _MOST_KEPT = 16
+_MOST_PROCESSES = 4
+"""Libraries whose drawing processes wait for the next page."""
 
 
 class Pages:
     """Views of pages, with their images."""
 
     def __init__(self) -> None:
-        self._drawing = ParsingProcess()
+        self._drawing: dict[str, ParsingProcess] = {}
+        """Of each library that was asked for last: a document that takes one over sees no other."""
+        self._lock = threading.Lock()
         self._one_at_a_time = anyio.CapacityLimiter(1)
         self._kept: dict[View, PageView] = {}
-        self._drawn_of: set[str] = set()
 
     async def view(self, library: Library, asked: View) -> PageView | None:
         """The page on which a view begins; None where there is no such document."""
@@ -67,13 +71,26 @@ class Pages:
         for asked in list(self._kept):
             if name in (None, asked.library):
                 self._kept.pop(asked, None)
-        if name is None or name in self._drawn_of:
-            self._drawn_of.clear()
-            self._drawing.close()
+        with self._lock:
+            gone = [library for library in self._drawing if name in (None, library)]
+            processes = [self._drawing.pop(library) for library in gone]
+        for process in processes:
+            process.close()
 
     def _drawn(self, library: Library, asked: View, width: int = WIDTH) -> PageView | None:
         view = view_span(library, asked.document, asked.start, asked.end)
         if view is None or not view.is_drawn:
             return view
-        self._drawn_of.add(asked.library)
-        return with_image(library, view, self._drawing, width)
+        return with_image(library, view, self._process(asked.library), width)
+
+    def _process(self, library: str) -> ParsingProcess:
+        """What draws the pages of a library; the one that was asked for longest ago ends."""
+        oldest = None
+        with self._lock:
+            process = self._drawing.pop(library, None) or ParsingProcess()
+            self._drawing[library] = process
+            if len(self._drawing) > _MOST_PROCESSES:
+                oldest = self._drawing.pop(next(iter(self._drawing)))
+        if oldest is not None:
+            oldest.close()
+        return process

@@ -28,7 +28,7 @@ from localrag.egress.databases import Database
 from localrag.errors import ForbiddenError, LibraryUnreachableError, LocalragError, UsageError
 from localrag.library.acting import User
 from localrag.library.location import Location
-from localrag.server.asker import Asker, Users, no_longer
+from localrag.server.asker import Asker, UserDirectory, no_longer
 from localrag.server.token import given_secret
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class SignOn:
 class People:
     """Finds out who asks. For one event loop."""
 
-    def __init__(self, users: Users, sign_on: SignOn | None = None) -> None:
+    def __init__(self, users: UserDirectory, sign_on: SignOn | None = None) -> None:
         self.users = users
         self._sign_on = sign_on
         self._known: dict[bytes, tuple[float, User]] = {}

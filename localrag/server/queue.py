@@ -44,7 +44,7 @@ class FullError(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class QueuePlace:
     """A place in a line, of some user; those with a lower `tag` are served before."""
 
     user: str
@@ -61,10 +61,10 @@ class Turns:
     def __init__(self, width: int = 1, most_waiting: int = MOST_WAITING) -> None:
         self.width = width
         self.most_waiting = most_waiting
-        self._line: list[Place] = []
+        self._line: list[QueuePlace] = []
         self._moved = anyio.Event()
         self._mean: float | None = None
-        self._begun: dict[Place, float] = {}
+        self._begun: dict[QueuePlace, float] = {}
         self._now = 0
         self._last: dict[str, int] = {}
         """The tag of each user's last place, while it says more than `_now`."""
@@ -107,7 +107,9 @@ class Turns:
             yield give_way
 
     @asynccontextmanager
-    async def turn(self, on_wait: OnWait = unheard, *, counts: bool = True) -> AsyncIterator[Place]:
+    async def turn(
+        self, on_wait: OnWait = unheard, *, counts: bool = True
+    ) -> AsyncIterator[QueuePlace]:
         """Wait for one's turn, and hold it; `on_wait` hears position and seconds as they change.
 
         What it took `counts` for the seconds that others are told. Raises `FullError` at once
@@ -139,11 +141,11 @@ class Turns:
         if self.waiting >= self.most_waiting or own >= max(1, self.most_waiting // SHARES):
             raise FullError(math.ceil(self.expected(self.waiting + 1)))
 
-    def _placed(self, user: str) -> Place:
+    def _placed(self, user: str) -> QueuePlace:
         tag = max(self._now, self._last.get(user, self._now - 1) + 1)
         self._last = {one: last for one, last in self._last.items() if last >= self._now}
         self._last[user] = tag
-        mine = Place(user, tag)
+        mine = QueuePlace(user, tag)
         behind = (at for at, place in enumerate(self._line) if at >= self.width and place.tag > tag)
         at = next(behind, len(self._line))
         self._line.insert(at, mine)

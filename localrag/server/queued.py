@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from localrag.documents.formats.table import shown_name
 from localrag.errors import LibraryNotFoundError
-from localrag.library.catalogue.postgres.queue import Job
+from localrag.library.catalogue.postgres.queue import QueuedJob
 from localrag.library.library import Library
 from localrag.messages import spoken_to
 from localrag.presentation.jobs import job_json, job_text
@@ -71,7 +71,7 @@ class Queued:
         return reply({"cancelled": number})
 
 
-def _named(job: Job, there: Sequence[str]) -> Job:
+def _named(job: QueuedJob, there: Sequence[str]) -> QueuedJob:
     """A job with names for paths; of one that has ended, of what is in the library alone.
 
     `there` are the library's paths, sorted: what was removed from it is not told of either.

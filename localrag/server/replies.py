@@ -17,6 +17,7 @@ from localrag.errors import (
     ConfigError,
     ContextOverflowError,
     ForbiddenError,
+    LibraryClosedError,
     LibraryLockedError,
     LibraryNotFoundError,
     LibraryUnreachableError,
@@ -27,7 +28,7 @@ from localrag.errors import (
     UsageError,
     UsersBeganError,
 )
-from localrag.messages import InterfaceLanguage, phrase, spoken
+from localrag.messages import SOURCE, InterfaceLanguage, phrase, spoken
 from localrag.server.access import TooMuchError
 from localrag.server.asker import preferred
 from localrag.server.listening import GRACE
@@ -43,6 +44,7 @@ _STATUS: tuple[tuple[type[LocalragError], int, str], ...] = (
     (ForbiddenError, 403, "not_allowed"),
     (LibraryUnreachableError, 503, "library_unavailable"),
     (UsersBeganError, 503, "library_unavailable"),
+    (LibraryClosedError, 423, "vault_closed"),
     (LibraryLockedError, 409, "locked"),
     (RemovedError, 409, "removed"),
     (UsageError, 400, "invalid_request"),
@@ -113,7 +115,7 @@ def no_library(name: str) -> LibraryNotFoundError:
 
 
 def error_body(
-    error: Exception, language: InterfaceLanguage = "en"
+    error: Exception, language: InterfaceLanguage = SOURCE
 ) -> tuple[int, dict[str, Any], dict[str, str]]:
     """Status, body and headers for an error; what is no error of ours keeps its text to itself."""
     headers = {}

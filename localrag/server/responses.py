@@ -13,13 +13,14 @@ from typing import Any
 from sse_starlette import ServerSentEvent
 
 from localrag.messages import InterfaceLanguage
+from localrag.presentation.answers import ClientText, Rendering
 from localrag.presentation.markdown import inert
-from localrag.presentation.records import plain
+from localrag.presentation.records import answer_record
 from localrag.rag.base import Piece
-from localrag.server.annotations import ClientText, file_citations
+from localrag.server.annotations import file_citations
 from localrag.server.jobs import Send
 from localrag.server.replies import error_body
-from localrag.types import Answer, Step
+from localrag.types import Answer, Statement
 
 Usage = Mapping[str, int]
 Address = Callable[[Answer, int], str]
@@ -27,15 +28,15 @@ Asking = AbstractAsyncContextManager[AsyncIterator[Piece]]
 """The pieces of an answer, while its block lasts."""
 
 
-def told(answer: Answer, changed: int) -> dict[str, Any]:
+def told(answer: Answer, shown: Rendering) -> dict[str, Any]:
     """What is told beyond the protocol; `disarmed` is how many words of the answer were changed.
 
     They would have been links, pictures or HTML where a client renders Markdown.
     """
-    return {**plain(answer), "disarmed": changed}
+    return {**answer_record(answer, shown), "disarmed": shown.disarmed}
 
 
-class Response:
+class ActiveResponse:
     """One response, of which an answer becomes known."""
 
     def __init__(self, model: str, question: str, address: Address) -> None:
@@ -49,9 +50,9 @@ class Response:
         self._created = int(time.time())
         self._numbers = itertools.count()
 
-    def whole(self, answer: Answer, changed: int, usage: Usage) -> dict[str, Any]:
-        """The response at its end. The text of `answer` is as a client gets it (`ClientText`)."""
-        output = [self._search(answer), self._message(answer)]
+    def whole(self, answer: Answer, shown: Rendering, usage: Usage) -> dict[str, Any]:
+        """The response at its end, with the text that a client gets (`ClientText`)."""
+        output = [self._search(answer), self._message(answer, shown)]
         used = {
             "input_tokens": usage["prompt_tokens"],
             "input_tokens_details": {"cached_tokens": 0},
@@ -63,11 +64,11 @@ class Response:
             **self._head("completed"),
             "output": output,
             "usage": used,
-            "localrag": told(answer, changed),
+            "localrag": told(answer, shown),
         }
 
     async def tell(
-        self, asking: Asking, usage: Callable[[Answer], Awaitable[Usage]], send: Send
+        self, asking: Asking, usage: Callable[[Rendering], Awaitable[Usage]], send: Send
     ) -> None:
         """Send the events in which it comes, in the order of OpenAI's reference."""
         text = ClientText()
@@ -95,30 +96,26 @@ class Response:
         async with asking as pieces:
             async for piece in pieces:
                 if isinstance(piece, Answer):
-                    answer = text.answer(piece)
-                elif not isinstance(piece, Step):
-                    # As in `Answer.text`: white space at the start is no part of it.
-                    given = piece if begun else piece.lstrip()
-                    if given and not begun:
+                    answer, shown = text.answer(piece)
+                elif isinstance(piece, Statement):
+                    if not begun:
                         await begin_message()
-                    begun = begun or bool(given)
-                    if said := text.piece(given):
+                    begun = True
+                    if said := text.piece(piece):
                         await say(delta, **place, delta=said, logprobs=[])
         if not begun:
             await begin_message()
         if said := text.rest():
             await say(delta, **place, delta=said, logprobs=[])
-        message = self._message(answer)
+        message = self._message(answer, shown)
         (written,) = message["content"]
         for number, annotation in enumerate(written["annotations"]):
             kind = "response.output_text.annotation.added"
             await say(kind, **place, annotation_index=number, annotation=annotation)
-        await say("response.output_text.done", **place, text=answer.text, logprobs=[])
+        await say("response.output_text.done", **place, text=shown.text, logprobs=[])
         await say("response.content_part.done", **place, part=written)
         await say("response.output_item.done", output_index=1, item=message)
-        await say(
-            "response.completed", response=self.whole(answer, text.changed, await usage(answer))
-        )
+        await say("response.completed", response=self.whole(answer, shown, await usage(shown)))
 
     def failed(self, language: InterfaceLanguage, error: Exception) -> Iterator[ServerSentEvent]:
         """How the events end where there is no more of it."""
@@ -174,12 +171,12 @@ class Response:
             "results": found,
         }
 
-    def _message(self, answer: Answer | None) -> dict[str, Any]:
+    def _message(self, answer: Answer | None, shown: Rendering | None = None) -> dict[str, Any]:
         content = []
-        if answer is not None:
-            cited = file_citations(answer, self._address)
+        if answer is not None and shown is not None:
+            cited = file_citations(answer, shown, self._address)
             content = [
-                {"type": "output_text", "text": answer.text, "annotations": cited, "logprobs": []}
+                {"type": "output_text", "text": shown.text, "annotations": cited, "logprobs": []}
             ]
         return {
             "id": self._message_id,

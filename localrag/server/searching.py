@@ -16,7 +16,8 @@ from starlette.routing import Route
 from localrag.config.settings import RERANKERS, LLMReranking
 from localrag.documents.formats import table
 from localrag.engine import AskOptions, Engine
-from localrag.library.catalogue.filters import Filter, FilterLanguage
+from localrag.languages import CODES
+from localrag.library.catalogue.filters import Filter
 from localrag.presentation.steps import scored, step_name
 from localrag.server.answers import passages
 from localrag.server.asker import preferred, recorded
@@ -65,7 +66,7 @@ class Searching:
         return reply(
             {
                 "types": table.names(),
-                "languages": get_args(FilterLanguage),
+                "languages": CODES,
                 "retrieval": get_args(Retrieval),
                 "rerank": RERANKERS,
                 "expand": get_args(Expansion),

@@ -14,7 +14,7 @@ import msgspec
 from localrag import __version__
 from localrag.config.settings import CrossEncoderReranking, LlamaCppSettings, Settings
 from localrag.errors import ModelError
-from localrag.library.folder.filesystem import CATALOGUE
+from localrag.library.folder.filesystem import catalogue_of
 from localrag.library.location import Location
 from localrag.models.registry.manifest import read_registered
 from localrag.models.registry.store import ModelStore, default_models_dir
@@ -54,7 +54,7 @@ def setup_of(settings: Settings, library: Location) -> Setup:
 
 def _of_library(library: Location) -> str:
     if isinstance(library, Path):
-        return _digest(library.resolve(), _identity(library / CATALOGUE))
+        return _digest(library.resolve(), _identity(catalogue_of(library)))
     return _digest(str(library))
 
 

@@ -15,6 +15,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from localrag.library.catalogue.filters import LAST_PAGE
 from localrag.messages import tr
 from localrag.server.bounds import LONGEST_QUESTION
+from localrag.summaries.records import SectionState
+from localrag.tables.documents import LONGEST_COLUMN, MOST_COLUMNS
+from localrag.tables.records import CellState
 
 SHORT_ID = 12
 """Characters of a document's id that stand for it."""
@@ -52,6 +55,67 @@ class AskFor(Struct, forbid_unknown_fields=True):
         ]
         | UnsetType
     ) = UNSET
+    library: _Library = ""
+
+
+class TableFor(Struct, forbid_unknown_fields=True):
+    """Arguments of `table`."""
+
+    columns: Annotated[
+        list[Annotated[str, Meta(max_length=LONGEST_COLUMN)]],
+        Meta(
+            min_length=1,
+            max_length=MOST_COLUMNS,
+            description="Questions that each document is asked by itself. The kind of the answers "
+            'may stand before: "date: When does it end?" (number, money, date, yes/no), or the '
+            'answers to choose among: "monthly | yearly: How often is it paid?".',
+        ),
+    ]
+    documents: Annotated[
+        list[Annotated[str, Meta(max_length=LONGEST_QUESTION)]],
+        Meta(max_length=100, description="Only these: names, folders, or patterns such as *.pdf."),
+    ] = []
+    words: Annotated[
+        str,
+        Meta(
+            description="Only documents that hold one of these words.", max_length=LONGEST_QUESTION
+        ),
+    ] = ""
+    start: Annotated[int, Meta(ge=0, description="Where to go on in a long table.")] = 0
+    library: _Library = ""
+
+
+class SummariseFor(Struct, forbid_unknown_fields=True):
+    """Arguments of `summarise`."""
+
+    documents: Annotated[
+        list[Annotated[str, Meta(max_length=LONGEST_QUESTION)]],
+        Meta(
+            min_length=1,
+            max_length=100,
+            description="A name, for a summary section by section; or folders and patterns such as "
+            "*.pdf, for a sentence of each.",
+        ),
+    ]
+    about: Annotated[
+        str, Meta(description="Only what is said on this topic.", max_length=LONGEST_QUESTION)
+    ] = ""
+    first_page: Annotated[int, Meta(ge=0, le=LAST_PAGE, description="0: from the start.")] = 0
+    last_page: Annotated[int, Meta(ge=0, le=LAST_PAGE, description="0: to the end.")] = 0
+    library: _Library = ""
+
+
+class ComputeFor(Struct, forbid_unknown_fields=True):
+    """Arguments of `compute`."""
+
+    question: Annotated[
+        str,
+        Meta(description="A question about rows of sheets.", max_length=LONGEST_QUESTION),
+    ]
+    documents: Annotated[
+        list[Annotated[str, Meta(max_length=LONGEST_QUESTION)]],
+        Meta(max_length=100, description="Only these: names, folders, or patterns such as *.csv."),
+    ] = []
     library: _Library = ""
 
 
@@ -201,6 +265,124 @@ class Answered(Struct):
             part = f"{tr('On “{question}”:', question=each.question)}\n" if self.grounded else ""
             said.append(f"{part}{each.said()}")
         return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
+
+
+class TableCell(Struct):
+    """What one document says to one question."""
+
+    state: CellState
+    text: str
+    where: str = ""
+    quote: str = ""
+    link: _Link = UNSET
+
+
+class TableRow(Struct):
+    """A document, with a cell for each question."""
+
+    document: str
+    file: str
+    cells: list[TableCell]
+    resource: _Resource
+
+
+class TableText(Struct):
+    """Reply of `table`."""
+
+    library: str
+    columns: list[str]
+    documents: int
+    rows: list[TableRow]
+    totals: Annotated[
+        list[list[str]],
+        Meta(description="Of each question, computed over all documents, with what is open."),
+    ]
+    final: Annotated[bool, Meta(description="False: some cells are doubtful or were not read.")]
+    seconds: float
+    left_out: int
+    next_start: Annotated[int, Meta(description="Go on here; there are more rows.")] | UnsetType = (
+        UNSET
+    )
+    disarmed: _Disarmed = 0
+
+    def said(self) -> str:
+        """In words."""
+        said = []
+        for row in self.rows:
+            lines = [row.file]
+            for column, cell in zip(self.columns, row.cells, strict=True):
+                quoted = f' ({cell.where}: "{cell.quote}")' if cell.quote else ""
+                lines.append(f"  {column} {cell.text}{quoted}")
+            said.append("\n".join(lines))
+        totals = [
+            "\n".join([column, *(f"  {line}" for line in lines)])
+            for column, lines in zip(self.columns, self.totals, strict=True)
+        ]
+        said += [tr("Of all {count} documents:", count=self.documents), *totals]
+        if self.next_start is not UNSET:
+            said.append(tr("The list goes on at start={start}.", start=self.next_start))
+        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
+
+
+class SectionText(Struct):
+    """A part of a document; `state` is "written" by a model, else it is the document's words."""
+
+    title: str
+    text: str
+    state: SectionState
+    citations: list[Quotation]
+
+
+class DocumentText(Struct):
+    """What a document is, and what it says."""
+
+    document: str
+    file: str
+    card: Annotated[list[str], Meta(description="Kind, dates, parties, numbers.")]
+    sections: list[SectionText]
+    coverage: Annotated[list[str], Meta(description="What it rests on and does not cover.")]
+    resource: _Resource
+
+
+class SummaryText(Struct):
+    """Reply of `summarise`."""
+
+    library: str
+    documents: list[DocumentText]
+    total: Annotated[int, Meta(description="Documents that were chosen; fewer may be told.")]
+    final: Annotated[bool, Meta(description="False: call again, and more of it is written.")]
+    seconds: float
+    left_out: int
+    disarmed: _Disarmed = 0
+
+    def said(self) -> str:
+        """In words."""
+        said = []
+        for document in self.documents:
+            said.append("\n".join([document.file, *document.card]))
+            for section in document.sections:
+                said.append("\n".join(filter(None, [section.title, section.text])))
+                said += [each.said() for each in section.citations]
+            if self.total == 1:
+                said += document.coverage
+        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
+
+
+class ComputedText(Struct):
+    """Reply of `compute`."""
+
+    library: str
+    answer: Annotated[str, Meta(description="Empty where two readings disagree.")]
+    sure: bool
+    lines: Annotated[
+        list[str], Meta(description="Answer or both readings, query, rows that were counted.")
+    ]
+    left_out: int
+    disarmed: _Disarmed = 0
+
+    def said(self) -> str:
+        """In words."""
+        return "\n".join([*self.lines, *_notices(self.left_out, self.disarmed)])
 
 
 class PageText(Struct):

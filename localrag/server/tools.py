@@ -8,9 +8,9 @@ a model are left out and counted.
 from __future__ import annotations
 
 import asyncio
-import re
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,33 +29,49 @@ from localrag.egress.redaction import Redactor
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError, UsageError
 from localrag.indexing.viewing import occurrences
+from localrag.languages import CODES, is_code
 from localrag.library.acting import Action
 from localrag.library.catalogue.filters import Filter
 from localrag.library.private import PrivateSources
 from localrag.library.records import DocumentRecord, PageSpan
 from localrag.messages import spoken, tr
+from localrag.presentation.computed import answer_text, computed_lines
 from localrag.presentation.markdown import inert
 from localrag.presentation.not_found import reason_text
 from localrag.presentation.places import cited_as, place_text
+from localrag.presentation.reading import card_texts
 from localrag.presentation.steps import step_line
+from localrag.presentation.summaries import begun_text as summary_begun_text
+from localrag.presentation.summaries import (
+    coverage_lines,
+    numbered,
+    section_text,
+    section_title,
+)
+from localrag.presentation.tables import begun_text, cell_text, total_lines
 from localrag.presentation.viewing import BEFORE, BEHIND, marking, no_image, not_found
 from localrag.printable import as_text
-from localrag.rag.both_sides import with_added
-from localrag.rag.refusals import is_notice, refuses
-from localrag.rag.untrusted import GAP, Screen
+from localrag.rag.both_sides import file_of, otherwise
+from localrag.rag.untrusted import Screen
 from localrag.server.asker import recorded
+from localrag.server.bounds import expect_few_cells
+from localrag.server.jobs import taking_turns
 from localrag.server.libraries import Libraries
-from localrag.server.naming import Naming, without_paths
+from localrag.server.naming import Naming, named_table, without_paths
 from localrag.server.pages import Pages
-from localrag.server.queue import ModelQueue
+from localrag.server.queue import ModelQueue, OnWait
 from localrag.server.running import asking
+from localrag.server.summaries import pages_of
 from localrag.server.tool_records import (
     SHORT_ID,
     Added,
     Answered,
     AskFor,
+    ComputedText,
+    ComputeFor,
     Documents,
     DocumentsIn,
+    DocumentText,
     FilesToAdd,
     Found,
     Listed,
@@ -67,21 +83,42 @@ from localrag.server.tool_records import (
     Passage,
     Quotation,
     SearchFor,
+    SectionText,
     Served,
     State,
+    SummariseFor,
+    SummaryText,
+    TableCell,
+    TableFor,
+    TableRow,
+    TableText,
 )
-from localrag.server.views import View, quoted
-from localrag.types import Answer, Citation, NotFound, Place, ScoredChunk, Step
+from localrag.server.views import View, quoted, view_of
+from localrag.summaries.records import DocumentSummary, SectionDone, Summary, SummaryBegun
+from localrag.summaries.records import Event as SummaryEvent
+from localrag.tables.documents import check_columns
+from localrag.tables.formulation import Computed
+from localrag.tables.records import Begun, CellDone, Column, Event, Row, Table, column_of
+from localrag.tables.sheets import Dataset
+from localrag.types import (
+    Answer,
+    Citation,
+    NotFound,
+    Place,
+    ScoredChunk,
+    Statement,
+    Step,
+    citations_of,
+)
 
 SCHEME = "localrag://"
 LONGEST = 20_000
 """Code points of a page that are given at once."""
 MOST_LISTED = 100
+_SECONDS = 120.0
+"""For writing a summary."""
 _BEAT = 10.0
 """Seconds after which a client hears again that work goes on: many give up after a minute."""
-
-_DATE = re.compile(r" \(\d{4}-\d\d-\d\d\)$")
-"""Behind the name of a file in an answer."""
 
 Tell = Callable[[str], Awaitable[object]]
 """Hears what is being done."""
@@ -150,6 +187,37 @@ class Tools:
                 self.ask,
             ),
             Tool(
+                "table",
+                tr("Ask each document"),
+                "Put the same questions to each of many documents and get a table: lists, counts, "
+                "sums, latest, comparisons over all of them, with a quotation for each cell and a "
+                "statement of completeness. Takes seconds for each cell that was not read before; "
+                "what was read is kept, so that a call that was broken off goes on.",
+                TableFor,
+                TableText,
+                self.table,
+            ),
+            Tool(
+                "summarise",
+                tr("Sum up documents"),
+                "A long document on about a page, section by section, with checked quotations and "
+                "what it does not cover; or what each of several documents is, in a sentence. "
+                "Takes a minute or two for what was not written before; what was written is kept, "
+                "so that a call that was broken off goes on.",
+                SummariseFor,
+                SummaryText,
+                self.summarise,
+            ),
+            Tool(
+                "compute",
+                tr("Compute over sheets"),
+                "Count, add up and compare the rows of sheets, CSV files and tables in documents. "
+                "A database computes; where two readings of the question disagree, both are given.",
+                ComputeFor,
+                ComputedText,
+                self.compute,
+            ),
+            Tool(
                 "get_page",
                 tr("Read a page"),
                 "One page of a document: its text, and its image where it has one.",
@@ -210,20 +278,10 @@ class Tools:
         library = await self._recorded(asked.library, "ask", asked.question)
         shown = await anyio.to_thread.run_sync(self._library, library, asked.question)
         options = AskOptions(mode=asked.mode or None, filter=shown.allowed)
-
-        async def wait(position: int, seconds: float) -> None:
-            await tell(
-                tr(
-                    "{count} before this one; about {seconds:.0f} s",
-                    count=position,
-                    seconds=seconds,
-                )
-            )
-
         answer = None
         async with (
             _beating(tell),
-            self._queue.turn(wait),
+            self._queue.turn(_waiting(tell)),
             asking(shown.engine, asked.question, options) as pieces,
         ):
             async for piece in pieces:
@@ -234,7 +292,7 @@ class Tools:
         assert answer is not None, "a stream ends with its answer"  # noqa: S101
         reply = Answered(
             library,
-            shown.answer(answer.text),
+            shown.answer(answer),
             answer.grounded,
             [shown.quotation(answer, citation) for citation in answer.citations],
             len(answer.left_out) + shown.left_out,
@@ -244,6 +302,93 @@ class Tools:
         )
         reply.disarmed = shown.disarmed  # once all of it has been shown
         return reply
+
+    async def table(self, asked: TableFor, tell: Tell) -> TableText:
+        """Each document's answer to each question; `tell` hears how far it is."""
+        columns = tuple(map(column_of, asked.columns))
+        check_columns(columns)
+        questions = "\n".join(column.question for column in columns)
+        library = await self._recorded(asked.library, "ask", questions)
+        shown = await anyio.to_thread.run_sync(self._library, library, questions)
+
+        def work(
+            say: Callable[[Event], None], stopped: threading.Event, give_way: Callable[[], None]
+        ) -> None:
+            options = AskOptions(filter=shown.allowed, stopped=stopped)
+            for event in shown.engine.table(asked.documents, columns, asked.words, options):
+                if isinstance(event, Begun):
+                    expect_few_cells(event.documents * event.columns)
+                say(event)
+                if isinstance(event, CellDone) and not event.kept:
+                    give_way()
+
+        made = None
+        async with (
+            _beating(tell),
+            taking_turns(self._queue, _waiting(tell), work) as events,
+        ):
+            async for event in events:
+                if isinstance(event, Begun):
+                    await tell(begun_text(event))
+                elif isinstance(event, CellDone) and not event.kept:
+                    await tell(tr("{count} cells left", count=event.left))
+                elif isinstance(event, Table):
+                    made = event
+        assert made is not None, "a table ends its events"  # noqa: S101
+        return shown.table(made, asked.start)
+
+    async def summarise(self, asked: SummariseFor, tell: Tell) -> SummaryText:
+        """A document section by section, or several in a sentence each; `tell` hears how far."""
+        library = await self._recorded(asked.library, "ask", asked.about)
+        shown = await anyio.to_thread.run_sync(self._library, library, asked.about)
+        pages = pages_of(asked.first_page, asked.last_page)
+
+        def work(
+            say: Callable[[SummaryEvent], None],
+            stopped: threading.Event,
+            give_way: Callable[[], None],
+        ) -> None:
+            options = AskOptions(filter=shown.allowed, stopped=stopped)
+            for event in shown.engine.summarise(
+                asked.documents, asked.about, options, pages=pages, seconds=_SECONDS
+            ):
+                say(event)
+                if isinstance(event, SectionDone) and not event.kept:
+                    give_way()
+
+        made = None
+        async with (
+            _beating(tell),
+            taking_turns(self._queue, _waiting(tell), work) as events,
+        ):
+            async for event in events:
+                if isinstance(event, SummaryBegun):
+                    await tell(summary_begun_text(event))
+                elif isinstance(event, SectionDone) and not event.kept:
+                    await tell(tr("{count} sections left", count=event.left))
+                elif isinstance(event, Summary):
+                    made = event
+        assert made is not None, "a summary ends its events"  # noqa: S101
+        return shown.summary(made)
+
+    async def compute(self, asked: ComputeFor, tell: Tell) -> ComputedText:
+        """What a database computes over rows, with the rows that were counted."""
+        library = await self._recorded(asked.library, "ask", asked.question)
+        shown = await anyio.to_thread.run_sync(self._library, library, asked.question)
+
+        def work(
+            say: Callable[[tuple[Dataset, Computed]], None], stopped: threading.Event, _: object
+        ) -> None:
+            options = AskOptions(filter=shown.allowed, stopped=stopped)
+            sheets = shown.engine.sheets(asked.documents, options)
+            say(shown.engine.compute(asked.question, sheets, options))
+
+        async with (
+            _beating(tell),
+            taking_turns(self._queue, _waiting(tell), work) as results,
+        ):
+            computed = [result async for result in results]
+        return shown.computed(*computed[0])
 
     async def page(self, asked: PageOf, _: Tell) -> PageText | Pictured:
         """A page, or as much of its text as is given at once."""
@@ -484,6 +629,111 @@ class _Shown:
             self._link(view.document, view.start, view.end),
         )
 
+    def table(self, table: Table, start: int) -> TableText:
+        """A table: as many rows as are given at once, totals of all."""
+
+        def name(row: Row) -> str:
+            called = self._naming.of(row.source)
+            return called if self._steers_nobody(called) else row.document_id[:SHORT_ID]
+
+        named = named_table(table, name)
+        some = named.rows[start : start + MOST_LISTED]
+        after = start + len(some)
+        reply = TableText(
+            self._name,
+            [column.question for column in named.columns],
+            len(named.rows),
+            [self._row(row, named.columns) for row in some],
+            [
+                [self.own(line) for line in total_lines(column, total)]
+                for column, total in zip(named.columns, named.totals, strict=True)
+            ],
+            all(total.completeness.final for total in named.totals),
+            round(named.seconds, 3),
+            self.left_out,
+            after if after < len(named.rows) else UNSET,
+        )
+        reply.disarmed = self.disarmed  # once all of it has been shown
+        return reply
+
+    def _row(self, row: Row, columns: Sequence[Column]) -> TableRow:
+        cells = []
+        for column, cell in zip(columns, row.cells, strict=True):
+            shown = TableCell(cell.state, self.own(cell_text(cell, column)))
+            for citation in cell.citations[:1]:
+                cited = self._cited(citation, row.document_id)
+                shown.where, shown.quote = cited_as(cited), self._text(citation.quote)
+                if (view := view_of(self._name, row.document_id, citation)) is not None:
+                    shown.link = self._link(row.document_id, view.start, view.end)
+            cells.append(shown)
+        resource = _uri(self._name, row.document_id)
+        return TableRow(row.document_id, self.own(row.source), cells, resource)
+
+    def summary(self, summary: Summary) -> SummaryText:
+        """A summary, with quotations for each section."""
+        reply = SummaryText(
+            self._name,
+            [self._summarised(numbered(each), summary.about) for each in summary.documents],
+            summary.total,
+            summary.final,
+            round(summary.seconds, 3),
+            self.left_out + sum(each.left_out for each in summary.documents),
+        )
+        reply.disarmed = self.disarmed  # once all of it has been shown
+        return reply
+
+    def _summarised(self, document: DocumentSummary, about: str) -> DocumentText:
+        named = replace(
+            document,
+            sections=tuple(
+                replace(section, heading=self._whole(section.heading))
+                for section in document.sections
+            ),
+        )
+        lines = map(self._whole, card_texts(document.card))
+        return DocumentText(
+            document.document_id,
+            self._file(self._naming.of(document.source), document.document_id),
+            [line for line in lines if line],
+            [
+                SectionText(
+                    section_title(named, number),
+                    self._text(section_text(section)),
+                    section.state,
+                    [
+                        self._quotation(citation, document.document_id)
+                        for citation in citations_of(section.statements)
+                    ],
+                )
+                for number, section in enumerate(named.sections)
+            ],
+            coverage_lines(document, about),
+            _uri(self._name, document.document_id),
+        )
+
+    def _quotation(self, citation: Citation, document: str) -> Quotation:
+        name = self._naming.of(citation.source)
+        cited = self._cited(replace(citation, source=name), document)
+        view = view_of(self._name, document, citation)
+        return Quotation(
+            citation.marker,
+            document,
+            cited.source,
+            cited_as(cited),
+            citation.page,
+            self._text(citation.quote),
+            _uri(self._name, document, citation.page),
+            UNSET if view is None else self._link(document, view.start, view.end),
+        )
+
+    def computed(self, dataset: Dataset, computed: Computed) -> ComputedText:
+        """What was computed over the rows of sheets."""
+        lines = [self._text(line) for line in computed_lines(dataset, computed)]
+        answer = self._text(answer_text(dataset, computed)) if computed.sure else ""
+        return ComputedText(
+            self._name, answer, computed.sure, lines, self.left_out, disarmed=self.disarmed
+        )
+
     def missing(self, answer: Answer, found: NotFound) -> Missing:
         """What the documents do not answer; wordings of theirs that could steer a model go."""
         closest = found.closest
@@ -547,17 +797,23 @@ class _Shown:
         """What its files are called, not screened yet."""
         return self._naming.document(record).sources
 
-    def answer(self, text: str) -> str:
+    def answer(self, answer: Answer) -> str:
         """An answer, with the numbers of passages for names that could steer a model."""
+        language = answer.language if is_code(answer.language) else CODES[0]
 
-        def named(added: re.Match[str]) -> str:
-            if self._steers_nobody(_DATE.sub("", added["source"])):
-                return added[0]
-            name = added["marker"] or GAP
-            start, end = (at - added.start() for at in added.span("source"))
-            return f"{added[0][:start]}{name}{added[0][end:]}"
+        def named(statement: Statement) -> Statement:
+            if statement.kind != "otherwise":
+                return statement
+            (cited,) = statement.citations
+            if self._steers_nobody(file_of(cited.citation.source)):
+                return statement
+            text = otherwise(f"[{cited.citation.marker}]", statement.part, language)
+            behind = statement.text[cited.at :]
+            mark = replace(cited, at=len(text))
+            return replace(statement, text=f"{text}{behind}", citations=(mark,))
 
-        return self.own(with_added(text, named))
+        statements = tuple(map(named, answer.statements))
+        return self.own(replace(answer, statements=statements).text)
 
     def own(self, text: str) -> str:
         """Words of the language model of this machine, which have been checked."""
@@ -603,7 +859,7 @@ class _Shown:
 def _is_unsupported(answer: Answer) -> bool:
     """Whether an answer claims to be from passages, of which none bears it out."""
     told = answer.grounded or answer.citations or answer.not_found or not answer.contexts
-    return not (told or refuses(answer.text) or is_notice(answer.text))
+    return not (told or answer.refuses or answer.statements[0].kind == "notice")
 
 
 def _uri(library: str, document: str, page: int | None = None) -> str:
@@ -623,6 +879,17 @@ def _parts(uri: str) -> tuple[str, str, int]:
             uri=uri,
         )
     return unquote(library), document, int(number[:9])
+
+
+def _waiting(tell: Tell) -> OnWait:
+    """Tells how many are before this one."""
+
+    async def wait(position: int, seconds: float) -> None:
+        await tell(
+            tr("{count} before this one; about {seconds:.0f} s", count=position, seconds=seconds)
+        )
+
+    return wait
 
 
 @asynccontextmanager

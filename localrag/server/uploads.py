@@ -37,7 +37,7 @@ _SOON = 5
 """Seconds after which to try again."""
 
 
-class Uploads:
+class UploadRoutes:
     """Takes one file at a time, of whoever sends one."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class _Adding:
         say = speaker(self.language)
         embedded = chunks = 0
 
-        def hear(happened: events.Event) -> None:
+        def hear(happened: events.IndexingEvent) -> None:
             nonlocal embedded, chunks
             match happened:
                 case events.Parsed(_, pages, chunks):

@@ -84,3 +84,11 @@ def quoted(library: str, answer: Answer, citation: Citation) -> View:
     else:
         start = passage.start + max(0, passage.text.find(citation.quote))
     return View(library, passage.document_id, start, start + len(citation.quote))
+
+
+def view_of(library: str, document: str, citation: Citation) -> View | None:
+    """Where a quotation of the document of that id stands; None where that is not known."""
+    if citation.place is None:
+        return None
+    start = citation.place.start
+    return View(library, document, start, start + len(citation.quote))

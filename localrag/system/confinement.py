@@ -50,7 +50,8 @@ _NEWEST = 469
 _COMMON = (
     *(424, 434, 438, 440, 448),  # pidfd_send_signal, _open, _getfd, process_madvise, _mrelease
     *(425, 426, 427),  # io_uring, which does what it is asked past this filter
-    *(428, 429, 430, 431, 432, 433, 442),  # mounting
+    *(428, 429, 430, 431, 432, 433, 442, 467),  # mounting
+    *(457, 458, 443),  # statmount, listmount, which tell what is mounted where; quotactl_fd
     *(452, 463, 466, 469),  # fchmodat2, setxattrat, removexattrat, file_setattr
 )
 _FORBIDDEN = {
@@ -69,6 +70,7 @@ _FORBIDDEN = {
         *(142, 144, 203, 314, 251, 256, 279),  # how others run: scheduling, processors, memory
         *(155, 161, 165, 166, 272, 308, 135),  # mount, chroot, namespaces, personality
         *(163, 164, 167, 168, 169, 170, 171, 175, 176, 179, 246, 300, 305, 313, 320),  # the machine
+        *(103, 134, 154),  # syslog, which tells the kernel's log; uselib, modify_ldt
     ),
     "aarch64": (
         *(198, 199, 200, 201, 202, 203, 242),
@@ -85,6 +87,7 @@ _FORBIDDEN = {
         *(118, 119, 122, 274, 30, 238, 239),
         *(39, 40, 41, 51, 92, 97, 268),
         *(60, 89, 104, 105, 106, 142, 161, 162, 170, 224, 225, 262, 266, 273, 294),
+        *(116,),
     ),
 }
 _CLONE = {"x86_64": 56, "aarch64": 220}

@@ -34,6 +34,8 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _OPEN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a FIFO without a writer would block for ever
 
+_MEMORY = Path("/dev/shm")  # noqa: S108 - what lies in it is made by `create_folder`
+
 _ORPHAN = 3600.0
 """Seconds after which a scratch folder that nobody holds a lock for is nobody's."""
 
@@ -303,14 +305,29 @@ def lock(path: Path, timeout: float = -1) -> FileLock:
     return FileLock(path, timeout=timeout, mode=_modes(path.parent)[0])
 
 
+class _Scratch:
+    """Where scratch folders of this process lie."""
+
+    in_memory = False
+
+
+def keep_scratch_in_memory() -> None:
+    """Have scratch folders of this process lie in memory from now on, where the system has that.
+
+    Linux has it (tmpfs, which may be swapped); elsewhere they stay in the user's cache.
+    """
+    _Scratch.in_memory = True
+
+
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
+def scratch_folder(*, encrypted: bool = False) -> Iterator[Path]:
     """A new private folder, gone when the block ends; what a killed process left is swept.
 
-    All lie in one place, the user's cache. Each is held by a lock that the system frees with its
+    All lie in one place: the user's cache, or memory (`keep_scratch_in_memory`) unless what they
+    hold is `encrypted`, which may be large. Each is held by a lock that the system frees with its
     process, so that a sweep deletes what nobody uses any more and nothing else.
     """
-    place = _scratch_place()
+    place = _scratch_place(in_memory=_Scratch.in_memory and not encrypted)
     sweep_scratch(place)
     folder = place / secrets.token_hex(8)
     with lock(folder.with_suffix(".lock")):
@@ -395,9 +412,16 @@ def _user() -> str:
     return str(os.getuid())
 
 
-def _scratch_place() -> Path:
+def _scratch_place(*, in_memory: bool = False) -> Path:
     from platformdirs import user_cache_path
 
+    if in_memory and _MEMORY.is_dir():
+        place = _MEMORY / f"localrag-{_user()}"
+        with suppress(FileExistsError):
+            create_folder(place)
+        if is_real_folder(place) and is_mine_alone(place):  # anybody may make that name there
+            return place
+        return Path(tempfile.mkdtemp(prefix="localrag-", dir=_MEMORY))
     place = user_cache_path("localrag", appauthor=False) / "scratch"
     try:
         make_folder(place)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from localrag.system import files
+from localrag.system.ciphers import AlteredError, Cipher, derived
 
 KEY_BYTES = 32
 SEAL_BYTES = 32
@@ -23,6 +25,9 @@ FILE_SEAL_BYTES = 2 * SEAL_BYTES
 
 class Seal:
     """HMAC-SHA-256 with one key; `name` tells keys apart and betrays nothing of them."""
+
+    cipher: Cipher | None = None
+    """What encrypts the files that bear this seal, in a vault."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -43,6 +48,26 @@ class Seal:
         """
         size = content.nbytes.to_bytes(8, "big")
         return self.of(b"size", name.encode(), size) + self.of(name.encode(), content)
+
+    def size_of(self, length: int) -> int:
+        """Bytes of a file with so many of content."""
+        return FILE_SEAL_BYTES + length
+
+    def file(self, name: str, content: memoryview) -> Iterable[bytes | memoryview]:
+        """What a small file of this name holds, from its first byte."""
+        return self.of_file(name, content), content
+
+    def content(self, path: Path, limit: int) -> bytes | None:
+        """The content of such a file of up to `limit` bytes; None where the seal does not fit.
+
+        Raises OSError.
+        """
+        with files.open_plain(path) as file:
+            whole = os.fstat(file.fileno()).st_size <= limit
+            seal = file.read(FILE_SEAL_BYTES)
+            content = file.read() if whole else b""
+        fits = hmac.compare_digest(seal, self.of_file(path.name, memoryview(content)))
+        return content if fits else None
 
     def fits_file(self, path: Path) -> bool:
         """Whether a file begins with the seals over its own name and the rest of it."""
@@ -67,6 +92,40 @@ class Seal:
     def fits(self, seal: bytes, *parts: bytes | memoryview) -> bool:
         """Whether `seal` was made with this key over just these parts."""
         return hmac.compare_digest(seal, self.of(*parts))
+
+
+class VaultSeal(Seal):
+    """The seal of a vault: its files are encrypted, which is to say authenticated as well."""
+
+    def __init__(self, key: bytes) -> None:
+        """`key` is the data key. Raises ImportError where `cryptography` is not installed."""
+        super().__init__(derived(key, "seal"))
+        self.cipher: Cipher = Cipher(derived(key, "files"))
+
+    def size_of(self, length: int) -> int:
+        """Bytes of a file with so many of content."""
+        return self.cipher.size_of(length)
+
+    def file(self, name: str, content: memoryview) -> Iterable[bytes | memoryview]:
+        """What a small file of this name holds, from its first byte."""
+        return self.cipher.encrypted(name, [content])
+
+    def content(self, path: Path, limit: int) -> bytes | None:
+        """The content of such a file; None where it is too large, altered, or another vault's."""
+        with files.open_plain(path) as file:
+            if os.fstat(file.fileno()).st_size > limit:
+                return None
+            try:
+                return self.cipher.read(path.name, file)
+            except AlteredError:
+                return None
+
+    def fits_file(self, path: Path) -> bool:
+        """Whether a file is encrypted with this key under its own name, in every block."""
+        try:
+            return self.content(path, path.stat().st_size) is not None
+        except OSError:
+            return False
 
 
 def keys_folder() -> Path:

@@ -18,10 +18,12 @@ import msgspec
 
 from localrag.errors import GenerationError, LibraryError, StoppedError, UsageError
 from localrag.library.catalogue.filters import Filter
+from localrag.library.catalogue.saved_tables import normalised
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord
+from localrag.prompts import UNSTATED
 from localrag.rag.base import LONGEST_QUESTION
-from localrag.rag.citations import without_markers
+from localrag.rag.statements import words
 from localrag.tables.records import (
     NOT_READ,
     Begun,
@@ -39,11 +41,15 @@ from localrag.tables.records import (
 from localrag.tables.totals import totals
 from localrag.tables.values import kind_of, value_in
 from localrag.text.figures import figures_not_in
+from localrag.text.normalize import fold
 from localrag.types import Answer
 
 MOST_COLUMNS = 50
 LONGEST_COLUMN = 2000
 """Code points of a question that is put to every document."""
+MOST_CHOICES = 20
+LONGEST_CHOICE = 60
+"""Code points of an answer of the kind "one of"."""
 SECONDS_A_CELL = 6.0
 """Taken for a cell until some were read: the starter model on two cores, busy."""
 _VERSION = 1
@@ -64,21 +70,26 @@ class Selection:
 
 
 def select(
-    library: Library, patterns: Sequence[str], among: Iterable[str] | None = None
+    library: Library,
+    patterns: Sequence[str],
+    among: Iterable[str] | None = None,
+    called: Callable[[str], str] = str,
+    *,
+    lenient: bool = False,
 ) -> Selection:
     """The documents at paths that match one of the patterns; all without a pattern.
 
-    A pattern is a path with `*`, `?` and `[...]`, the end of one, or a folder. `among` are ids of
-    documents that are left, as those that hold certain words. Raises UsageError where a pattern
-    matches nothing.
+    A pattern is a path with `*`, `?` and `[...]`, the end of one, or a folder, of paths as they are
+    `called`. `among` are ids of documents that are left, as those that hold certain words. Raises
+    UsageError where a pattern matches nothing; where they are `lenient`, only if none matches.
     """
-    names = {path: path for path in library.paths()}
+    names = {path: called(path) for path in library.paths()}
     wanted: set[str] | None = None
     for pattern in patterns:
         matches = frozenset[str]().union(
             *(look.by_names(names).within or () for look in _filters(pattern))
         )
-        if not matches:
+        if not matches and not (lenient and (wanted or pattern != patterns[-1])):
             raise UsageError(
                 "Of {count} documents none matches {pattern}.",
                 hint="See what is there with `localrag status --documents`.",
@@ -98,7 +109,7 @@ def select(
 
 
 def _filters(pattern: str) -> Iterator[Filter]:
-    folder = pattern.replace("\\", "/").removeprefix("./").rstrip("/")
+    folder = normalised(pattern)
     if any(sign in pattern for sign in "*?["):
         yield Filter(path=folder)
     elif folder:
@@ -130,21 +141,57 @@ def check_columns(columns: Sequence[Column]) -> None:
                 count=len(column.question),
                 most=longest,
             )
+        if column.choices or column.kind == "one of":
+            _check_choices(column)
 
 
-def cell_key(question: str, kind: ColumnKind | None, model: str, wording: str) -> str:
+def _check_choices(column: Column) -> None:
+    choices = [fold(choice).strip() for choice in column.choices]
+    reserved = {fold(word) for word in UNSTATED.values()}
+    if not 2 <= len(choices) <= MOST_CHOICES or len({*choices, *reserved}) < len(choices) + len(
+        reserved
+    ):
+        raise UsageError(
+            "A column that asks for one of a list needs 2 to {most} different answers: {choices}.",
+            hint='Name them before the question: -c "monthly | yearly: How often is it paid?"',
+            most=MOST_CHOICES,
+            choices=" | ".join(column.choices) or "?",
+        )
+    for choice in column.choices:
+        if not choice.strip() or len(choice) > LONGEST_CHOICE:
+            raise UsageError(
+                "An answer of a list has {count} characters, of at most {most}: {choice}.",
+                hint="Name each in a few words.",
+                count=len(choice),
+                most=LONGEST_CHOICE,
+                choice=choice,
+            )
+
+
+def cell_key(
+    question: str,
+    kind: ColumnKind | None,
+    model: str,
+    wording: str,
+    choices: Sequence[str] = (),
+) -> str:
     """What a kept cell is found by, beside its document: a hash that does not say the question."""
-    identity = json.dumps([_VERSION, " ".join(question.split()), kind or "", model, wording])
+    parts = [_VERSION, " ".join(question.split()), kind or "", model, wording]
+    identity = json.dumps([*parts, list(choices)] if choices else parts)
     return hashlib.sha256(identity.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is asked: the documents, the columns, and by which key each column is kept."""
+    """What is asked: the documents, the columns, and by which key each column is kept.
+
+    `private` are ids of documents that are not to be read.
+    """
 
     documents: tuple[DocumentRecord, ...]
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
+    private: frozenset[str] = frozenset()
 
 
 def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) -> Iterator[Event]:
@@ -157,9 +204,11 @@ def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) ->
     kept = _kept(library, work)
     seconds = [reply.seconds for reply in kept.values() if reply.seconds > 0]
     count = len(work.documents) * len(work.columns)
-    to_read = count - len(kept)
+    private = sum(record.id in work.private for record in work.documents) * len(work.columns)
+    to_read = count - len(kept) - private
     pace = sum(seconds) / len(seconds) if seconds else SECONDS_A_CELL
-    yield Begun(len(work.documents), len(work.columns), len(kept), to_read, pace * to_read)
+    rows = tuple(Row(record.id, record.sources[0], record.title, ()) for record in work.documents)
+    yield Begun(len(rows), len(work.columns), len(kept), to_read, pace * to_read, rows)
     replies: dict[tuple[str, str], Reply] = dict(kept)
     failed: dict[tuple[str, str], str] = {}
     waiting: dict[tuple[str, str], str] = {}
@@ -170,18 +219,21 @@ def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) ->
             known = at in replies
             if not known:
                 halted = halted or stopped()
-                if halted:
+                if document.id in work.private:
+                    failed[at] = "private"
+                elif halted:
                     continue
-                try:
-                    replies[at] = ask(column, document.sources[0])
-                except StoppedError:
-                    halted = True
-                    continue
-                except GenerationError as error:
-                    failed[at] = type(error).__name__
                 else:
-                    waiting[at] = msgspec.json.encode(replies[at]).decode()
-                to_read -= 1
+                    try:
+                        replies[at] = _of(ask(column, document.sources[0]), document.sources[0])
+                    except StoppedError:
+                        halted = True
+                        continue
+                    except GenerationError as error:
+                        failed[at] = type(error).__name__
+                    else:
+                        waiting[at] = msgspec.json.encode(_of(replies[at], "")).decode()
+                    to_read -= 1
             cell = _cell(replies.get(at), column, failed.get(at, ""))
             source = document.sources[0]
             yield CellDone(number, place, source, cell, kept=known and at in kept, left=to_read)
@@ -200,14 +252,21 @@ def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) ->
 
 
 def _kept(library: Library, work: Work) -> dict[tuple[str, str], Reply]:
-    records = library.kept_cells([record.id for record in work.documents], work.keys)
+    sources = {record.id: record.sources[0] for record in work.documents}
+    records = library.kept_cells(sources.keys() - work.private, work.keys)
     replies = {}
     for at, record in records.items():
         try:
-            replies[at] = msgspec.json.decode(record, type=Reply)
+            replies[at] = _of(msgspec.json.decode(record, type=Reply), sources[at[0]])
         except msgspec.MsgspecError:  # of another version, or damaged: it is read again
             continue
     return replies
+
+
+def _of(reply: Reply, source: str) -> Reply:
+    """The reply of the document at a path; kept without one, since paths come and go."""
+    cited = tuple(replace(citation, source=source) for citation in reply.citations)
+    return replace(reply, citations=cited)
 
 
 def reply_of(answer: Answer) -> Reply:
@@ -218,9 +277,9 @@ def reply_of(answer: Answer) -> Reply:
         if step.kind in ("relevance", "answerable") and step.score is not None
     ]
     return Reply(
-        text=without_markers(answer.text).strip(),
+        text=words(answer.statements).strip(),
         stated=answer.grounded,
-        supported=all(sentence.rating == "fully supported" for sentence in answer.support),
+        supported=all(each.rating in (None, "fully supported") for each in answer.statements),
         confidence=max(grades, default=None),
         citations=answer.citations,
         seconds=answer.seconds,
@@ -270,7 +329,7 @@ def _cell(reply: Reply | None, column: Column, failure: str = "") -> Cell:
         reason = "not cited"
     elif not reply.supported:
         reason = "not borne out"
-    elif column.kind not in (None, "text", "yes/no") and figures_not_in(
+    elif column.kind in ("number", "money", "date") and figures_not_in(
         reply.text, [column.question, *(citation.quote for citation in reply.citations)]
     ):
         reason = "not in the quotation"
@@ -281,7 +340,7 @@ def _cell(reply: Reply | None, column: Column, failure: str = "") -> Cell:
 def typed(reply: Reply, kind: ColumnKind, question: str) -> Value | None:
     """The value of a reply: in what it says, else in what it quotes, where only one stands."""
     value = value_in(reply.text, kind, question)
-    if value is None and kind != "yes/no":
+    if value is None and kind in ("number", "money", "date"):
         quoted = " ".join(dict.fromkeys(citation.quote for citation in reply.citations))
         value = value_in(quoted, kind, question)
     return value

@@ -7,17 +7,19 @@ What both give is the answer; where they differ, nothing is sure.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import get_args
 
+from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
-from localrag.prompts import PromptLanguage, render, template
+from localrag.prompts import render, with_examples
 from localrag.tables.query import (
     Compute,
     Condition,
     Query,
-    Result,
+    QueryResult,
     Sign,
     agree,
     counted_rows,
@@ -28,6 +30,8 @@ from localrag.tables.query import (
     sql_of,
 )
 from localrag.tables.sheets import Dataset, SheetColumn
+from localrag.tables.values import date_text
+from localrag.text.figures import figures
 from localrag.text.language import answer_language
 from localrag.text.normalize import fold
 from localrag.types import Message
@@ -40,9 +44,11 @@ _MOST_SHOWN = 30
 _ENUMERATED = 40
 _LONGEST_ENUMERATED = 60
 _REPLY = 200
+_SHORTEST_NAME = 3
+"""Letters of a value that a question may name."""
 
 Doubt = str
-"""Why an answer is not sure: "differ", "no query", "nothing", "currencies", "unread"."""
+"""Why an answer is not sure: "differ", "no query", "nothing", "currencies"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +61,8 @@ class Computed:
 
     question: str
     query: Query | None
-    form: Result
-    sql: Result
+    form: QueryResult
+    sql: QueryResult
     rows: tuple[int, ...]
     doubt: Doubt = ""
     currencies: tuple[str, ...] = ()
@@ -78,8 +84,16 @@ def compute(question: str, dataset: Dataset, llm: LLM) -> Computed:
     columns = relevant(question, dataset.columns)
     query = _filled(question, dataset, columns, llm, language)
     written = _written(question, dataset, columns, llm, language)
-    form = run(dataset, sql_of(query)) if query else Result("", error="no query")
-    sql = run(dataset, written) if written else Result("", error="no query")
+    form = run(dataset, sql_of(query)) if query else QueryResult("", error="no query")
+    sql = run(dataset, written) if written else QueryResult("", error="no query")
+    if query and not agree(form, sql):
+        # Of three readings two may agree: the third has the conditions that the question names.
+        third = replace(query, where=linked(question, dataset, query.where))
+        result = run(dataset, sql_of(third))
+        if third.where != query.where and agree(result, sql):
+            query, form = third, result
+        elif third.where and third.where == linked(question, dataset) and agree(result, form):
+            sql = result  # nothing in it is the form's
     currencies = mixed_currencies(dataset, query) if query else ()
     rows = tuple(counted_rows(dataset, query)) if query else ()
     doubt = ""
@@ -92,6 +106,66 @@ def compute(question: str, dataset: Dataset, llm: LLM) -> Computed:
     elif not agree(form, sql):
         doubt = "differ"
     return Computed(question, query, form, sql, rows, doubt, currencies)
+
+
+def computed_by(question: str, query: Query, dataset: Dataset) -> Computed:
+    """What a query gives that leaves nothing to formulate."""
+    result = run(dataset, sql_of(query))
+    currencies = mixed_currencies(dataset, query)
+    doubt = "currencies" if currencies else "no query" if result.error else ""
+    if not doubt and result.is_empty:
+        doubt = "nothing"
+    rows = tuple(counted_rows(dataset, query))
+    return Computed(question, query, result, result, rows, doubt, currencies)
+
+
+def linked(
+    question: str, dataset: Dataset, given: Sequence[Condition] = ()
+) -> tuple[Condition, ...]:
+    """The conditions that the words of a question name: values of columns, and a date.
+
+    Of those that are `given` the ones about numbers and between columns stay. Linking the words of
+    a question to the values of columns is how parsers to SQL begin (Wang et al. 2020, RAT-SQL).
+    """
+    asked = fold(question)
+    conditions = [
+        condition
+        for condition in given
+        if condition.is_column or isinstance(condition.value, float)
+    ]
+    for column in dataset.columns:
+        if column.kind != "text":
+            continue
+        named = [value for value in column.values if _stands_in(fold(value), asked)]
+        whole = [value for value in named if not any(value in other != value for other in named)]
+        if len(whole) == 1:
+            conditions.append(Condition(column.key, "=", whole[0]))
+    dates = [figure for figure in figures(question) if figure.kind == "date"]
+    prefix = date_text(dates[0]) if len(dates) == 1 else ""
+    if prefix:
+        conditions += _dated(prefix, dataset.columns)
+    return tuple(conditions)
+
+
+def _stands_in(value: str, asked: str) -> bool:
+    """Whether a value stands in the question as words of its own: "Oak", not in "Oakmere"."""
+    if len(value) < (_SHORTEST_NAME if value.isascii() else 2):
+        return False
+    if not value.isascii():
+        return value in asked
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", asked) is not None
+
+
+def _dated(prefix: str, columns: Sequence[SheetColumn]) -> Iterator[Condition]:
+    """The rows of a date: by the only column of dates, else by the files that it tells apart."""
+    days = [column for column in columns if column.kind == "date"]
+    if len(days) == 1:
+        yield Condition(days[0].key, "begins with", prefix)
+        return
+    for column in columns:
+        having = sum(prefix in value for value in column.values)
+        if column.key in ("file", "sheet") and 0 < having < len(column.values):
+            yield Condition(column.key, "contains", prefix)
 
 
 def relevant(question: str, columns: Sequence[SheetColumn]) -> tuple[SheetColumn, ...]:
@@ -112,7 +186,7 @@ def described(dataset: Dataset, columns: Sequence[SheetColumn]) -> str:
     """A dataset as a model reads it: columns with types and values, and the first rows."""
     lines = []
     for column in columns:
-        kind = {"money": "REAL", "number": "REAL", "date": "TEXT, as 2026-01-31"}.get(
+        kind = {"money": "REAL", "number": "REAL", "date": "TEXT, dates as YYYY-MM-DD"}.get(
             column.kind, "TEXT"
         )
         note = f" ({column.unit})" if column.unit else ""
@@ -137,15 +211,14 @@ def _cut(text: str) -> str:
 
 
 def _asked(
-    task: str, question: str, described: str, language: PromptLanguage
+    task: str, question: str, described: str, language: LanguageCode
 ) -> tuple[list[Message], int]:
-    messages = [Message("system", render(task, language))]
     if task == "table_query":  # of a form a model has seen less than of SQL
-        lines = iter(template("table_query_examples", language).splitlines())
-        for example, form in zip(lines, lines, strict=True):
-            messages += [Message("user", example), Message("assistant", form)]
+        messages = with_examples(task, "table_query_examples", language)
+    else:
+        messages = [Message("system", render(task, language))]
     kept = len(messages)
-    label = {"en": "Question", "zh": "问题"}[language]
+    label = LANGUAGES[language].words.question_label
     return [*messages, Message("user", f"{described}\n\n{label}: {question.strip()}")], kept
 
 
@@ -154,7 +227,7 @@ def _written(
     dataset: Dataset,
     columns: Sequence[SheetColumn],
     llm: LLM,
-    language: PromptLanguage,
+    language: LanguageCode,
 ) -> str:
     messages, keep = _asked("table_sql", question, described(dataset, columns), language)
     reply = llm.complete(messages, Options(max_tokens=_REPLY, keep=keep)).text
@@ -166,7 +239,7 @@ def _filled(
     dataset: Dataset,
     columns: Sequence[SheetColumn],
     llm: LLM,
-    language: PromptLanguage,
+    language: LanguageCode,
 ) -> Query | None:
     messages, keep = _asked("table_query", question, described(dataset, columns), language)
     options = Options(max_tokens=_REPLY, schema=form_schema(columns), keep=keep)

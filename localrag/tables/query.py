@@ -36,6 +36,8 @@ Sign = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "begins with"]
 SECONDS = 10.0
 """The longest time of one query."""
 MOST_RESULTS = 1000
+MOST_CHARACTERS = 4_000_000
+"""Of all rows together."""
 _STEPS = 10_000
 """Steps of SQLite's machine between two looks at the clock."""
 
@@ -61,7 +63,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class QueryResult:
     """What a query gave: its rows, or why it gave none."""
 
     sql: str
@@ -77,7 +79,7 @@ class Result:
 
 def sql_of(query: Query) -> str:
     """The query in SQL."""
-    where = where_of(query.where)
+    where = _where_of(query.where)
     of, by = _quoted(query.of), _quoted(query.by or query.of)
     also = f"{where} AND" if where else " WHERE"
     match query.compute:
@@ -109,7 +111,7 @@ def sql_of(query: Query) -> str:
             )
 
 
-def where_of(conditions: Sequence[Condition]) -> str:
+def _where_of(conditions: Sequence[Condition]) -> str:
     """The conditions as a clause with a blank before it, or ""."""
     return f" WHERE {' AND '.join(map(_condition, conditions))}" if conditions else ""
 
@@ -136,19 +138,25 @@ def _literal(value: str | float) -> str:
     return repr(int(value)) if value == int(value) else repr(value)
 
 
-def run(dataset: Dataset, sql: str) -> Result:
+def run(dataset: Dataset, sql: str) -> QueryResult:
     """What a query gives; a query that is wrong, or takes too long, gives its error."""
     connection = dataset.connection()
     until = time.monotonic() + SECONDS
     connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+    rows: list[tuple[object, ...]] = []
+    cut_short, length = False, 0
     try:
-        cursor = connection.execute(sql)
-        rows = cursor.fetchmany(MOST_RESULTS + 1)
+        for row in connection.execute(sql):
+            length += sum(len(value) for value in row if isinstance(value, str))
+            if len(rows) == MOST_RESULTS or length > MOST_CHARACTERS:
+                cut_short = True
+                break
+            rows.append(row)
     except (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError) as error:
-        return Result(sql, error=str(error))
+        return QueryResult(sql, error=str(error))
     finally:
         connection.set_progress_handler(None, 0)
-    return Result(sql, tuple(rows[:MOST_RESULTS]), cut_short=len(rows) > MOST_RESULTS)
+    return QueryResult(sql, tuple(rows), cut_short=cut_short)
 
 
 _SELECT = re.compile(r"\bselect\b.*?(?=;|```|\n\s*\n|\Z)", re.IGNORECASE | re.DOTALL)
@@ -206,7 +214,7 @@ def nearest_text(given: str, texts: dict[str, str]) -> str | None:
     return around[0] if len(around) == 1 and len(folded) > 2 else None
 
 
-def agree(one: Result, other: Result) -> bool:
+def agree(one: QueryResult, other: QueryResult) -> bool:
     """Whether two queries give the same answer, whatever else one of them lists beside it."""
     if one.is_empty or other.is_empty or one.cut_short or other.cut_short:
         return False
@@ -225,7 +233,7 @@ def agree(one: Result, other: Result) -> bool:
     )
 
 
-def _answers(result: Result) -> frozenset[tuple[str, ...]]:
+def _answers(result: QueryResult) -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(_norm(value) for value in row) for row in result.rows)
 
 
@@ -240,7 +248,7 @@ def _norm(value: object) -> str:
 def counted_rows(dataset: Dataset, query: Query) -> list[int]:
     """The numbers of the rows that a query is about, from 1."""
     needed = query.of if query.compute != "count" else ""
-    also = f"{where_of(query.where) or ' WHERE 1 = 1'}" + (
+    also = f"{_where_of(query.where) or ' WHERE 1 = 1'}" + (
         f" AND {_quoted(needed)} IS NOT NULL" if needed else ""
     )
     if query.compute in ("largest", "smallest"):
@@ -262,7 +270,7 @@ def mixed_currencies(dataset: Dataset, query: Query) -> tuple[str, ...]:
     beside = next((c for c in dataset.columns if c.of == column.name and c.kind == "text"), None)
     if beside is None:
         return column.mixed
-    rows = run(dataset, f"SELECT DISTINCT {_quoted(beside.key)} FROM data{where_of(query.where)}")
+    rows = run(dataset, f"SELECT DISTINCT {_quoted(beside.key)} FROM data{_where_of(query.where)}")
     there = sorted(str(row[0]) for row in rows.rows if row[0])
     return tuple(there) if len(there) > 1 else ()
 

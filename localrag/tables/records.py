@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from localrag.types import Citation
 
@@ -15,8 +16,8 @@ CellState = Literal[
     "not read",  # nobody has asked yet: the run was stopped, or the model failed
 ]
 
-ColumnKind = Literal["text", "number", "money", "date", "yes/no"]
-KINDS: tuple[ColumnKind, ...] = ("text", "number", "money", "date", "yes/no")
+ColumnKind = Literal["text", "number", "money", "date", "yes/no", "one of"]
+KINDS: tuple[ColumnKind, ...] = get_args(ColumnKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,53 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A question that is put to every document; `kind` None: as the cells turn out."""
+    """A question that is put to every document; `kind` None: as the cells turn out.
+
+    `choices` are the answers of the kind "one of", of which there are two at least.
+    """
 
     question: str
     kind: ColumnKind | None = None
+    choices: tuple[str, ...] = ()
+
+
+_COLON = re.compile("[:：]")
+_BETWEEN = re.compile("[|｜]")
+
+
+def column_of(given: str) -> Column:
+    """A question, before which a colon may set off the kind of its answers, or the answers.
+
+    >>> column_of("date: When does it end?")
+    Column(question='When does it end?', kind='date', choices=())
+    >>> column_of("monthly | yearly: How often is it paid?").choices
+    ('monthly', 'yearly')
+    """
+    before, *rest = _COLON.split(given, maxsplit=1)
+    kind = before.strip().lower()
+    choices = tuple(choice.strip() for choice in _BETWEEN.split(before))
+    if rest and len(choices) > 1:
+        return Column(rest[0].strip(), "one of", choices)
+    if rest and kind in KINDS and kind != "one of":
+        return Column(rest[0].strip(), kind)
+    return Column(given)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTable:
+    """Which documents a table has and what it asks of them, by a name; no text of a document.
+
+    `patterns`, `words` and `types` choose documents as `LocalRAG.table` does, whenever it is
+    looked at: what has come or changed since then is asked, and nothing else. With `paths` the
+    patterns are of whole paths, else of the names that a server gives.
+    """
+
+    name: str
+    patterns: tuple[str, ...]
+    columns: tuple[Column, ...]
+    words: str = ""
+    types: tuple[str, ...] = ()
+    paths: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +112,8 @@ class Cell:
     citations: tuple[Citation, ...] = ()
     confidence: float | None = None
     reason: str = ""
-    """Why it is doubtful or was not read: a kind, not prose."""
+    """Why it is doubtful or was not read: a kind, not prose; "private" for what a model on another
+    machine may not read."""
 
 
 NOT_READ = Cell("not read")
@@ -135,6 +180,8 @@ class Begun:
     """Cells that were read before and are not read again."""
     to_read: int
     seconds: float
+    rows: tuple[Row, ...] = ()
+    """The documents, with no cells yet."""
 
 
 @dataclass(frozen=True, slots=True)

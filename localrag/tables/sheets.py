@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from localrag.documents.tables import CELL_BREAK, cells
+from localrag.errors import UsageError
 from localrag.tables.records import ColumnKind
 from localrag.tables.values import (
     amount_in,
@@ -30,7 +31,8 @@ TYPED = 0.9
 """The share of the cells of a column that have its type; the others are counted as unread."""
 COUNTED = 0.7
 """The share of cells with a number in front, "12,345 (2nd)", from which a column has it beside."""
-MOST_ROWS = 1_000_000
+MOST_ROWS = 1_048_576
+"""Of sheets that are read as one: as many as a sheet of Excel can have."""
 MOST_COLUMNS = 200
 _SHARED = 0.6
 """The share of columns that sheets have in common which are read as one."""
@@ -67,7 +69,7 @@ class SheetColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RowOrigin:
     """Where a row stands: the file, its sheet or "", its number there, its offset in the text."""
 
     source: str
@@ -111,13 +113,18 @@ class Dataset:
         """The column that a query calls `key`. Raises KeyError."""
         return next(column for column in self.columns if column.key == key)
 
-    def origin(self, row: int) -> Origin:
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """The ids of the documents that the rows stand in."""
+        return tuple(dict.fromkeys(table.document_id for table in self.tables))
+
+    def origin(self, row: int) -> RowOrigin:
         """Where a row stands, by its number from 1."""
         left = row - 1
         for table in self.tables:
             if left < len(table.rows):
                 number, start = table.places[left]
-                return Origin(table.source, table.sheet, number, start, table.document_id)
+                return RowOrigin(table.source, table.sheet, number, start, table.document_id)
             left -= len(table.rows)
         raise IndexError(row)
 
@@ -216,6 +223,17 @@ def datasets(tables: Iterable[RawTable]) -> list[Dataset]:
         else:
             group.append(table)
     return [dataset_of(group) for group in groups]
+
+
+def expect_few_rows(dataset: Dataset) -> None:
+    """Raises UsageError for more rows than a query is run over."""
+    if len(dataset.rows) > MOST_ROWS:
+        raise UsageError(
+            "The sheets with the columns of {source} have more than {most} rows together.",
+            hint="Name fewer files with --in.",
+            source=_stem(dataset.sources[0]),
+            most=MOST_ROWS,
+        )
 
 
 def _alike(names: Sequence[str], other: Sequence[str]) -> bool:
@@ -386,15 +404,26 @@ def _database(dataset: Dataset) -> sqlite3.Connection:
     )
     connection.execute("COMMIT")
     connection.execute("PRAGMA query_only = ON")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
     connection.set_authorizer(_only_reads)
     return connection
 
 
-_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, 33}
-"""33 is SQLITE_RECURSIVE, which the module does not name in every version."""
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
+_FUNCTIONS = frozenset(
+    {"abs", "avg", "ceil", "ceiling", "coalesce", "count", "date", "datetime", "floor", "ifnull"}
+    | {"iif", "julianday", "length", "like", "lower", "ltrim", "max", "min", "nullif", "replace"}
+    | {"round", "rtrim", "strftime", "substr", "substring", "sum", "time", "total", "trim", "upper"}
+)
+"""What a query over rows may call: nothing that makes a long text of short ones, such as `printf`,
+which takes memory and time that no handler bounds."""
+_LONGEST = 1 << 20
+"""Bytes of a text or row that a query makes or reads."""
 
 
 def _only_reads(action: int, _: str | None, name: str | None, *__: object) -> int:
-    if action == sqlite3.SQLITE_FUNCTION and name in ("load_extension", "randomblob", "zeroblob"):
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_FUNCTION:
+        allowed = (name or "").lower() in _FUNCTIONS
+    else:
+        allowed = action in _ALLOWED
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY

@@ -12,19 +12,19 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Literal
 
+from localrag.languages import LANGUAGES
 from localrag.tables.records import ColumnKind, Value
 from localrag.text.figures import Figure, figures
 
 _CURRENCIES = {
-    "£": "GBP", "gbp": "GBP", "pound": "GBP", "pounds": "GBP", "英镑": "GBP",
-    "€": "EUR", "eur": "EUR", "euro": "EUR", "euros": "EUR", "欧元": "EUR",
-    "us$": "USD", "$": "USD", "usd": "USD", "dollar": "USD", "dollars": "USD", "美元": "USD",
-    "¥": "CNY", "￥": "CNY", "rmb": "CNY", "cny": "CNY", "yuan": "CNY", "元": "CNY",
-    "人民币": "CNY", "圆": "CNY", "块": "CNY", "jpy": "JPY", "日元": "JPY", "yen": "JPY",
-    "chf": "CHF", "hkd": "HKD", "hk$": "HKD", "港元": "HKD", "港币": "HKD",
+    "£": "GBP", "gbp": "GBP", "€": "EUR", "eur": "EUR", "us$": "USD", "$": "USD", "usd": "USD",
+    "¥": "CNY", "￥": "CNY", "rmb": "CNY", "cny": "CNY", "jpy": "JPY",
+    "chf": "CHF", "hkd": "HKD", "hk$": "HKD",
     "aud": "AUD", "cad": "CAD", "sgd": "SGD", "twd": "TWD", "nt$": "TWD", "krw": "KRW",
     "inr": "INR", "₹": "INR", "sek": "SEK", "nok": "NOK", "dkk": "DKK", "pln": "PLN",
 }  # fmt: skip
+for _language in LANGUAGES.values():
+    _CURRENCIES |= _language.numbers.currencies
 _SIGNS = "|".join(sorted(map(re.escape, _CURRENCIES), key=len, reverse=True))
 _MONEY_BEFORE = re.compile(rf"(?<![a-z])({_SIGNS})\s*$", re.IGNORECASE)
 """A currency before its amount: "GBP " in "GBP 240"."""
@@ -36,10 +36,10 @@ _UNIT_OF_NAME = re.compile(rf"(?<![a-z])({_SIGNS})(?![a-z])", re.IGNORECASE)
 """A currency in the name of a column: "Cost GBP", "材料费（元）"."""
 
 _TIMES = {
-    "day": "day", "日": "day", "天": "day", "week": "week", "周": "week", "month": "month",
-    "月": "month", "year": "year", "年": "year", "hour": "hour", "小时": "hour",
-    "minute": "minute", "分钟": "minute", "分": "minute",
-}  # fmt: skip
+    name: unit
+    for language in LANGUAGES.values()
+    for name, unit in language.numbers.time_units.items()
+}
 _DAYS = {
     "minute": 1 / 1440, "hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 30.4, "year": 365.25,
 }  # fmt: skip
@@ -66,7 +66,9 @@ _NUMERIC = re.compile(
 _PLAIN = re.compile(r"([£$€¥])?(-?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?)")
 """What most numbers look like: "-1,234.5", "£12"."""
 _DIGIT = re.compile(r"\d")
-_SCALES = {"千": 1e3, "k": 1e3, "万": 1e4, "m": 1e6, "million": 1e6, "亿": 1e8, "billion": 1e9}
+_SCALES = {"k": 1e3, "m": 1e6}
+for _language in LANGUAGES.values():
+    _SCALES |= _language.numbers.scales
 _EMPTY = re.compile(r"[\s\-—–/\\*.…?？]*|n/?a\.?|null|none|无|暂无|未知|tbd|unknown", re.IGNORECASE)
 """The cell that holds nothing: "-", "n/a", "无"."""
 _NUMERIC_DATE = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})")
@@ -85,8 +87,8 @@ def value_in(text: str, kind: ColumnKind, question: str = "") -> Value | None:
 
     What the question names itself, such as the year it asks about, is not its answer.
     """
-    if kind == "text":
-        return Value("text", text)
+    if kind in ("text", "one of"):
+        return Value(kind, text)
     if kind == "yes/no":
         return _yes_no(text)
     own = figures(question)
@@ -94,6 +96,11 @@ def value_in(text: str, kind: ColumnKind, question: str = "") -> Value | None:
     fresh = [figure for figure in stated if not any(map(figure.agrees, own))] or stated
     typed = (_typed(figure, text, kind) for figure in fresh)
     values = list(dict.fromkeys(value for value in typed if value is not None))
+    if kind == "date" and not values:  # "17/02/2025", where the day shows the order
+        written = [match[0] for match in _NUMERIC_DATE.finditer(text)]
+        order = date_order(written)
+        days = (date_in(day, order) for day in written if order)
+        values = [Value("date", day) for day in dict.fromkeys(days) if day]
     if kind == "date" and len(values) > 1:  # "1 June 2025" is more than "June 2025"
         longest = max(len(value.text) for value in values)
         values = [value for value in values if len(value.text) == longest]
@@ -144,6 +151,19 @@ def _currency_at(text: str, figure: Figure) -> str:
     behind = _MONEY_BEHIND.match(text, figure.end)
     sign = before or within or behind
     return _CURRENCIES[sign[1].lower()] if sign else ""
+
+
+def separated(number: float) -> str:
+    """A number with separators of thousands: 1,730.50, 8, 0.0125."""
+    if not number % 1:
+        return f"{number:,.0f}"
+    return f"{number:,.10g}" if abs(number * 100) % 1 > 1e-6 else f"{number:,.2f}"
+
+
+def date_text(figure: Figure) -> str:
+    """A date as cells have it, as far as it is given: 2026-06-01, 2026-06, 2026; "" for no year."""
+    value = _date_of(figure)
+    return value.text if value else ""
 
 
 def _date_of(figure: Figure) -> Value | None:

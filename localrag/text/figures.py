@@ -12,44 +12,50 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from localrag.languages import LANGUAGES, any_of, union_of
+from localrag.languages.zh import HAN_DIGITS
+
 Kind = Literal["number", "date", "time"]
 
-_MONTHS = "january february march april may june july august september october november december"
-_MONTH_NUMBER = {name[:3]: number for number, name in enumerate(_MONTHS.split(), start=1)}
-_MONTH = (
-    rf"(?P<month_name>{'|'.join(f'{m[:3]}(?:{m[3:]})?' for m in _MONTHS.split())})(?:\.(?=\s*\d))?"
-)
-_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_HAN_DIGITS = "〇零一二三四五六七八九"
 _HAN_NUMERAL = "[〇零一二两三四五六七八九十百千万亿]"
-_SMALL = rf"(?:\d{{1,2}}|[{_HAN_DIGITS}十]{{1,3}})"
 _DATES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"(?P<year>\d{{3,4}}|[{_HAN_DIGITS}]{{4}})\s*年"
-        rf"(?:\s*(?P<month>{_SMALL})\s*月(?:份|\s*(?P<day>{_SMALL})\s*[日号])?)?",
-        rf"(?P<month>{_SMALL})\s*月\s*(?P<day>{_SMALL})\s*[日号]",
-        rf"(?<![\d.])(?P<month>{_SMALL})\s*月(?:份|(?=[初中底末至到起]))",
-        rf"(?<![\d.])(?P<day>\d{{1,2}}|(?<=每月)[{_HAN_DIGITS}十]{{1,3}})\s*日",
+        *(
+            date
+            for language in LANGUAGES.values()
+            if not language.space
+            for date in language.numbers.dates
+        ),
         r"(?<![\d.])(?P<year>[12]\d{3})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?![\d.])",
-        rf"\b(?:the\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}(?![a-z])(?:,?\s+(?P<year>\d{{4}})\b)?",
-        rf"\b{_MONTH}\s+{_DAY}\b(?!\s*[:%])(?:,?\s+(?P<year>\d{{4}})\b)?",
-        rf"\b{_MONTH}(?:\s+of)?,?\s+(?P<year>\d{{4}})\b",
+        *(
+            date
+            for language in LANGUAGES.values()
+            if language.space
+            for date in language.numbers.dates
+        ),
         # A year, and not 1250 plants; 1250 in a code or an amount is none either.
         r"(?<![\w.,$€£¥/-])(?P<year>1\d{3}|20\d{2})(?![\w%€$°]|[.,/]\d|\s+(?:[a-z]+s|people|men|km|kg)\b"
         r"|\s*[%€$°%\u4e00-\u9fff])",
     )
 )
+"""Signs of their own, as 年 in Chinese, make a date surer than numbers in order."""
+_MONTHS = {
+    name: number
+    for language in LANGUAGES.values()
+    for name, number in language.numbers.months.items()
+}
 _TIMES = (
     re.compile(
         r"(?<![\d.:])(?P<hour>\d{1,2})[:：](?P<minute>\d{2})(?!\d)(?:\s*(?P<half>[ap]\.?m\b))?"
     ),
-    re.compile(r"\b(?P<hour>\d{1,2})(?P<minute>)\s*(?P<half>[ap]\.?m\b|o'clock)", re.IGNORECASE),
-    re.compile(
-        rf"(?P<half>上午|下午|晚上|晚|早上|中午)?(?P<hour>{_SMALL})[点时]"
-        rf"(?!间|候|代|期)(?P<minute>半|{_SMALL}(?=分))?(?![\d{_HAN_DIGITS}])"
+    *(
+        re.compile(time, re.IGNORECASE)
+        for language in LANGUAGES.values()
+        for time in language.numbers.times
     ),
 )
+_AFTERNOON = union_of(lambda language: language.numbers.afternoon)
 _TEENS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen"
@@ -64,7 +70,7 @@ _NUMBERS = re.compile(
     r"(?P<digits>(?<![\w./])[-−]?\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+"
     r"|(?<![A-Za-z\d./])\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+)"
     rf"(?!s\b|/[A-Za-z])(?:st|nd|rd|th)?(?:\s*(?P<scale>{'|'.join(_SCALES)})\b|\s?(?P<han_scale>[百千万亿]+))?"
-    rf"|(?P<han>{_HAN_NUMERAL}+(?:点[{_HAN_DIGITS}]+)?)"
+    rf"|(?P<han>{_HAN_NUMERAL}+(?:点[{HAN_DIGITS}]+)?)"
     rf"|\b(?P<words>(?:{_WORD})(?:(?:-|\s+|\s+and\s+)(?:{_WORD}))*)\b",
     re.IGNORECASE,
 )
@@ -93,43 +99,23 @@ COUNTED = 10
 _DIGITS = re.compile(r"\d+")
 _NEAR = 0.02
 """Numbers of which one says it is about so many agree within this share."""
-_ABOUT = re.compile(
-    r"(?:about|around|some|nearly|almost|over|approximately|roughly|more than|less than|at least"
-    r"|up to|约|近|大约|将近|超过|多达|至少|逾|余|多)\s*\W?$",
-    re.IGNORECASE,
-)
-_HOW_MANY = re.compile(
-    r"\bhow many\b(?:\s+(?:of|the|other|different|new|more)\b)*\s*((?:[a-z]+\s*){0,2})|\bhow much\b"
-    r"|(?:多少|几)(?![乎何])([个只支枚种项所家座台辆件条头棵株名位人次张本艘架部间套篇份]?)",
-    re.IGNORECASE,
-)
+_ABOUT = re.compile(rf"(?:{any_of(lambda language: language.numbers.about)})\s*\W?$", re.IGNORECASE)
+_HOW_MANY = re.compile(any_of(lambda language: language.numbers.how_many), re.IGNORECASE)
 _FEW = re.compile(
     r"(?<![〇零一二三四五六七八九十百千万第每之])([二两三四五六七八九])(?=[个只支枚种项所家座公厘毫英平小]|\W*$)"
 )
-_MEASURED_EN = (
-    "$ € £ ¥ % ° second minute hour day week month year decade century age metre kilometre mile "
-    "foot feet inch mm cm square cubic gram kilogram kg ton tonne litre "
-    "liter centimetre centimeter millimetre millimeter hectare acre"
+_MEASURED = frozenset(["$", "€", "£", "¥", "%", "°"]) | union_of(
+    lambda language: language.numbers.measured
 )
-_MEASURED_ZH = (
-    "年 月 日 天 周 岁 时 分 秒 点 小时 分钟 世纪 米 里 千米 公里 英里 厘米 平方 立方 "
-    "克 公斤 千克 吨 度 元"
-)
-_MEASURED = frozenset(f"{_MEASURED_EN} {_MEASURED_ZH}".split())
 """Units of what is measured and not counted."""
 _UP_TO = re.compile(
-    r"(?:within|under|below|before|until|up to|less than|fewer than|at most"
-    r"|(?:no|not) (?:more|later) than|不到|不足|未满|不满|少于|低于|小于|不超过|至多|最多)"
-    r"\s*(?:the\s+)?$",
-    re.IGNORECASE,
+    rf"(?:{any_of(lambda language: language.numbers.up_to)})\s*(?:the\s+)?$", re.IGNORECASE
 )
 _BEYOND = re.compile(
-    r"(?:after|over|above|beyond|past|exceed(?:s|ing)?|(?:more|later|longer|older|heavier) than"
-    r"|超过|超出|多于|大于|高于|逾|不止)\s*(?:the\s+)?$",
-    re.IGNORECASE,
+    rf"(?:{any_of(lambda language: language.numbers.beyond)})\s*(?:the\s+)?$", re.IGNORECASE
 )
-_UP_TO_BEHIND = re.compile(r"个?[\u4e00-\u9fff]{1,2}?(?:以内|之内|内|以下|以前|之前|前)")
-_BEYOND_BEHIND = re.compile(r"个?[\u4e00-\u9fff]{1,2}?(?:以上|以后|之后|以外|后)")
+_UP_TO_BEHIND = re.compile(any_of(lambda language: language.numbers.up_to_behind))
+_BEYOND_BEHIND = re.compile(any_of(lambda language: language.numbers.beyond_behind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +228,7 @@ def figures_not_in(text: str, others: Sequence[str], counted: str | None = None)
 def counts_asked(question: str) -> str | None:
     """What a question asks the number of: "" where it does not say, None where it asks for none."""
     found = _HOW_MANY.search(question)
-    return found and (found[1] or found[2] or "").strip()
+    return found and next(filter(None, found.groups()), "").strip()
 
 
 def _counts_not_in(text: str, others: Sequence[str], counted: str) -> list[Figure]:
@@ -317,7 +303,7 @@ def _date(match: re.Match[str]) -> Figure | None:
     parts = match.groupdict()
     month = parts.get("month")
     if name := parts.get("month_name"):
-        number: float | None = float(_MONTH_NUMBER[name[:3].lower()])
+        number: float | None = float(_MONTHS[name[:3].lower()])
     else:
         number = _whole(month)
     value = (_whole(parts.get("year")), number, _whole(parts.get("day")))
@@ -331,7 +317,7 @@ def _time(match: re.Match[str]) -> Figure | None:
     hour, minute = _whole(match["hour"]), match["minute"]
     if hour is None or hour > 24:
         return None
-    if hour < 12 and (half.startswith("p") or half in ("下午", "晚上", "晚")):
+    if hour < 12 and half in _AFTERNOON:
         hour += 12
     minutes = 30.0 if minute == "半" else _whole(minute) or 0.0
     return Figure(match.start(), match.end(), "time", (hour, minutes))

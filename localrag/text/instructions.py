@@ -12,28 +12,13 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from localrag.languages import any_of
 from localrag.text.normalize import fold
 from localrag.text.sentences import Span, split_sentences
 
-_TALK = re.compile(
-    r"\b(?:answer|repl[yi]|respon[ds]|responses?\b|says?\b|tell\b|speak\b|utter|writes?\b|print\b"
-    r"|output|repeat|recommend|mention|append|attach|begins?\b|signs?\b|cite\b|translate\b|produce\b"
-    r"|give\b|send\b|put\b)"
-    r"|[答说讲署]|写(?!成)|回[复应话]|输出|打印|复述|重复|产出|交[回出]|附[上带]|推荐|提[到及]|夸|加上|开头"
-    r"|[结末收]尾|译成|引用"
-)
+_TALK = re.compile(any_of(lambda language: language.reply_verbs))
 """Words for what a reply does."""
-_STEERS = re.compile(
-    r"\b(?:ignor|disregard|forg[eo]t|overrid|pretend|act as|you(?:rs?)?\b|instead|in place of"
-    r"|rather than|assistants?\b|ai\b|llms?\b|language model|model\b|(?:chat)?bots?\b|software"
-    r"|automat|whoever|prompt|instruct|guidance|guidelines|quer(?:y|ies)|questions?\b|passages?\b"
-    r"|users?\b|anyone|anybody|whatever|only\b|just\b|nothing|every\b|any\b|all\b|always|exactly"
-    r"|words?\b|phrase|string|empty|dear\b|henceforth|from now on|this (?:notice|text|page)"
-    r"|https?://|relevan[ct]|fully supported|<!--)"
-    r"|忽略|无视|忘|理会|放下|放在?一边|扮演|假装|当作|你|改[为成说写]|代替|与其|助[手理]|人工智能|模型|机器人|自动"
-    r"|软件|读者|指[令引示]|提示词|提问|查询|资料|文档|本文|用户|任何|一切|所有|无论|不管|[只仅]|唯一|永远|总是"
-    r"|一律|每[条次]|别的|不要|个词|字样|字符串|往后|从现在起|口吻|相关[度性]|完全支持|满分"
-)
+_STEERS = re.compile(any_of(lambda language: language.steering))
 """Words for whom a reply is asked of, and for what it is to be in place of an answer."""
 _ELSEWHERE = re.compile(
     r"\b(?:antwort|schreib|vergiss|ignorier|sprachmodell|répond|réponse|écri[vs]|oubli|consigne"
@@ -41,7 +26,7 @@ _ELSEWHERE = re.compile(
     r"|\b(?:ответ|отвеч|напиш|забудь|ассистент|указани|вопрос)"
     r"|答え|回答は|指示|無視|質問|대답|출력|무시|질문|지시|أجب|اكتب|تجاهل|المساعد|سؤال"
 )
-"""The same in other languages, where one of them is enough."""
+"""The same in languages without a record of their own, where one of them is enough."""
 _FRAME = re.compile(
     r"<\|[^|>\n]{1,40}\|>|</?(?:s|bos|eos|think|(?:start|end)_of_turn"
     r"|(?:tool|function)_(?:calls?|results?|response))>"

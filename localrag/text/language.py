@@ -1,46 +1,39 @@
-"""Which language a passage or a question is written in: Chinese or English.
+"""Which language a passage or a question is written in.
 
-Counts characters and function words; no model, no randomness. Other languages
-are out of scope: they count as the one whose script they share.
+Counts characters and function words; no model, no randomness. A language with letters of its own
+shows by these; of Chinese and English, which are used in one text, the grammar decides. A language
+without a record in `localrag.languages` counts as the one whose script it shares.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
+from localrag.languages import LANGUAGES, DetectedLanguage, LanguageCode
+from localrag.languages.en import ENGLISH
+from localrag.languages.zh import CHINESE
 from localrag.text.han import HAN, SIMPLIFIED
-
-Language = Literal["zh", "en"]
 
 _HAN_CHARACTER = re.compile(f"[{HAN}]")
 _LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’][A-Za-z]+)?")
 _CHINESE_PUNCTUATION = re.compile(r"[\u3001-\u303f\uff01-\uff1f]")
+_CHINESE_GRAMMAR = re.compile(CHINESE.detection.grammar)
+_ENGLISH_OPENING = re.compile(ENGLISH.detection.opening, re.IGNORECASE)
+_WISHES = {
+    code: re.compile(language.detection.wish, re.IGNORECASE)
+    for code, language in LANGUAGES.items()
+    if language.detection.wish
+}
+_CHARACTERS = {
+    code: re.compile(f"[{language.detection.characters}]")
+    for code, language in LANGUAGES.items()
+    if language.detection.characters
+}
+"""Of languages that no other language shares its letters with."""
 
-_CHINESE_GRAMMAR = re.compile(
-    "[的是了在和与吗呢吧有不这那请被把对从将会能我你他她它们及或也就都于谁哪几怎]"
-    "|什么|如何|多少|为何|是否|可以|介绍|解释|说明|哪里"
-)
-_ENGLISH_GRAMMAR_WORDS = """
-a an the and or but if as at by for from in into of on to with than that this these those there is
-are was were be been do does did has have had can could will would should may might must not it its
-they their he she his her we our you your i my me what which who whom whose when where why how mean
-means meant between about
-"""
-_ENGLISH_GRAMMAR = frozenset(_ENGLISH_GRAMMAR_WORDS.split())
-_ENGLISH_OPENING = re.compile(
-    r"\W*(?:what|which|who|whom|whose|when|where|why|how|is|are|was|were|do|does|did|can|could|"
-    r"will|would|should|has|have|may|please|explain|describe|define|tell|give|list|name|"
-    r"summari[sz]e|translate|compare|find|show|in|according|i|we)(?:'s|’s)?\s",
-    re.IGNORECASE,
-)
-
-_WISH = re.compile(
-    r"(?P<zh>用(?:中文|汉语|普通话)|(?:answer|reply|respond) in (?:(?:simpl|trad)\w+ )?chinese)"
-    r"|(?P<en>用(?:英文|英语)|(?:answer|reply|respond) in english)",
-    re.IGNORECASE,
-)
+_CHARACTERS_SHARE = 0.1
+"""The least share of these among the letters of a text in such a language."""
 
 _CHARACTERS_A_WORD = 1.7
 """A Chinese word of running text has about so many characters; makes the shares comparable."""
@@ -56,16 +49,11 @@ _RUNNING_TEXT = 20
 """Words from which on a text tells its language."""
 
 
-_ONLY_ENGLISH = _ENGLISH_GRAMMAR - frozenset(
-    ["a", "an", "as", "at", "has", "he", "in", "is", "me", "of", "on", "or", "was", "we", "will"]
-)
-"""Those of the function words that German, Dutch and French do not have."""
-
 _GRAMMAR_SHARE = 0.05
 """The least share of these in English prose, however terse."""
 
 
-def detect(text: str) -> Literal["zh", "en", "mixed"]:
+def detect(text: str) -> DetectedLanguage:
     """Tell the language of a passage or a question.
 
     Terms of the other language do not count against it: grammar decides, so
@@ -73,6 +61,9 @@ def detect(text: str) -> Literal["zh", "en", "mixed"]:
     with sentences of both. Without any letters, Chinese punctuation makes it
     Chinese, anything else English.
     """
+    for code, characters in _CHARACTERS.items():
+        if len(characters.findall(text)) > _CHARACTERS_SHARE * sum(map(str.isalpha, text)):
+            return code
     chinese = len(_HAN_CHARACTER.findall(text)) / _CHARACTERS_A_WORD
     words = _LATIN_WORD.findall(text)
     if not chinese or not words:
@@ -80,7 +71,7 @@ def detect(text: str) -> Literal["zh", "en", "mixed"]:
             return "zh"
         return "en"
     share = chinese / (chinese + len(words))
-    english_grammar = sum(word.lower() in _ENGLISH_GRAMMAR for word in words)
+    english_grammar = sum(word.lower() in ENGLISH.detection.grammar_words for word in words)
     chinese_grammar = len(_CHINESE_GRAMMAR.findall(text.translate(SIMPLIFIED)))
     # A title or a quotation has a function word too; a language in use has one word in ten.
     english_used = english_grammar > 0.1 * len(words)
@@ -97,13 +88,15 @@ def detect(text: str) -> Literal["zh", "en", "mixed"]:
     return "en" if share < _TERMS_SHARE or _ENGLISH_OPENING.match(text) else "zh"
 
 
-def shares(texts: Iterable[str]) -> dict[Literal["zh", "en"], float]:
-    """How much of the texts is Chinese, and English, each in [0, 1]; both 0 without any text.
+def shares(texts: Iterable[str]) -> dict[LanguageCode, float]:
+    """How much of the texts is in a language, in [0, 1], the largest share first.
+
+    All are 0 without any text.
 
     Texts of a few words, as of tables, are not asked. What is written in Latin letters and hardly
     has an English function word is neither: German, say, or code. Half of a mixed text is each.
     """
-    found = {"zh": 0.0, "en": 0.0}
+    counts: dict[LanguageCode, float] = dict.fromkeys(LANGUAGES, 0.0)
     asked = 0
     for text in texts:
         words = [word.lower() for word in _LATIN_WORD.findall(text)]
@@ -112,26 +105,42 @@ def shares(texts: Iterable[str]) -> dict[Literal["zh", "en"], float]:
         asked += 1
         language = detect(text)
         if language == "mixed":
-            found = {name: share + 0.5 for name, share in found.items()}
-        elif language == "zh" or _is_english(words):
-            found[language] += 1
-    return {"zh": found["zh"] / (asked or 1), "en": found["en"] / (asked or 1)}
+            counts[ENGLISH.code] += 0.5
+            counts[CHINESE.code] += 0.5
+        elif language != ENGLISH.code or _is_english(words):
+            counts[language] += 1
+    most_first = sorted(counts.items(), key=lambda item: -item[1])
+    return {code: count / (asked or 1) for code, count in most_first}
 
 
 def _is_english(words: Sequence[str]) -> bool:
-    return sum(word in _ONLY_ENGLISH for word in words) > _GRAMMAR_SHARE * len(words)
+    grammar = ENGLISH.detection.only_grammar_words
+    return sum(word in grammar for word in words) > _GRAMMAR_SHARE * len(words)
 
 
-def answer_language(question: str) -> Language:
+def answer_language(question: str) -> LanguageCode:
     """Tell the language in which a question wants its answer.
 
     A wish such as "用中文回答" or "answer in English" is granted. Where both
     languages are in use, an English opening ("What", "Please explain") makes it
     English; otherwise the English part is a title or a quotation.
     """
-    if wish := _WISH.search(question.translate(SIMPLIFIED)):
-        return "zh" if wish["zh"] else "en"
+    simplified = question.translate(SIMPLIFIED)
+    wishes = {code: wish.search(simplified) for code, wish in _WISHES.items()}
+    if granted := {code: wish.start() for code, wish in wishes.items() if wish}:
+        return min(granted, key=granted.__getitem__)
     language = detect(question)
     if language == "mixed":
-        return "en" if _ENGLISH_OPENING.match(question) else "zh"
+        return ENGLISH.code if _ENGLISH_OPENING.match(question) else CHINESE.code
     return language
+
+
+def main_language(text: str) -> LanguageCode:
+    """The language of a text; of one with sentences of Chinese and English, Chinese."""
+    language = detect(text)
+    return CHINESE.code if language == "mixed" else language
+
+
+def are_foreign(one: DetectedLanguage, other: DetectedLanguage) -> bool:
+    """Whether texts in these languages share no words: they differ, and neither is mixed."""
+    return one != other and "mixed" not in (one, other)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from localrag.languages import LANGUAGES, union_of
+
 
 class Span(NamedTuple):
     """A piece of a text: `text[start:end]`, in code points."""
@@ -18,10 +20,11 @@ class Span(NamedTuple):
     end: int
 
 
+_FULL_STOPS = "".join(language.sentences.marks for language in LANGUAGES.values())
 _CANDIDATE = re.compile(
-    r"\n|(?P<mark>[。！？；｡…!?.．]+)(?P<closers>[”’」』）)\]】》〉\"']*)(?P<gap>[^\S\n]*)"
+    rf"\n|(?P<mark>[{_FULL_STOPS}!?.．]+)(?P<closers>[”’」』）)\]】》〉\"']*)(?P<gap>[^\S\n]*)"
 )
-_HAN_END = re.compile("[。！？；｡…]")
+_FULL_STOP = re.compile(f"[{_FULL_STOPS}]")
 _WORD_BEFORE = re.compile(r"[^\s(（\[“\"'‘—/]+$")
 _WORD_AFTER = re.compile(r"[^\W\d_]+")
 _LIST_MARKER = re.compile(r"[(（\[]?(?:\d{1,3}(?:\.\d{1,3})*|[A-Za-z]|[IVXivx]{1,5})")
@@ -30,38 +33,10 @@ _LONGEST_MARKER = 64
 _NOT_BLANK = re.compile(r"\S")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# A stop after these never ends a sentence.
-_ALWAYS_ABBREVIATED = _words(
-    """
-    dr mr mrs ms prof st gen rep sen gov col lt sgt capt hon rev pres messrs mt e.g i.e eg ie cf
-    vs viz fig figs eq eqs ref refs ca approx resp
-    """
-)
-# After these it does not when a number follows.
-_ABBREVIATED_BEFORE_NUMBER = _words(
-    """
-    no nos vol vols p pp sec sect ch chap art tab app par para ver v jan feb mar apr jun jul aug
-    sep sept oct nov dec
-    """
-)
-# After these, and after initials, it does when the next word is one that opens sentences.
-_MAYBE_ABBREVIATED = _words(
-    """
-    etc al inc ltd co corp jr sr ph.d m.d b.a m.a b.sc m.sc bros dept univ assn est ave blvd rd
-    """
-)
-_OPENERS = _words(
-    """
-    the a an this that these those it its they their he she his her we our you your i in on at
-    for from by as if when while although however but and or so then there here after before
-    since because during to with what who why how where which is are was do does did not no one
-    some many most all each every such another other both
-    """
-)
+_ABBREVIATIONS = union_of(lambda language: language.sentences.abbreviations)
+_BEFORE_NUMBER = union_of(lambda language: language.sentences.abbreviations_before_number)
+_AT_END = union_of(lambda language: language.sentences.abbreviations_at_end)
+_OPENERS = union_of(lambda language: language.sentences.openers)
 
 
 def split_sentences(text: str) -> list[Span]:
@@ -116,7 +91,7 @@ def _ends(text: str, first: int, match: re.Match[str], closers: str, end: int) -
     if closers and closers[-1] in ")）】]" and text[first] not in "(（【[":
         return False
     mark = match["mark"]
-    if _HAN_END.search(mark):
+    if _FULL_STOP.search(mark):
         # English writes … too, and goes on in lower case after it.
         return not (set(mark) == {"…"} and (after.islower() or after.isdigit()))
     if mark[-1] in "!?":
@@ -139,11 +114,11 @@ def _stop_ends(text: str, first: int, match: re.Match[str], after: str) -> bool:
     found = _WORD_BEFORE.search(text, max(first, at - 24), at)
     word = found[0] if found else ""
     key = word.lower()
-    if key in _ALWAYS_ABBREVIATED:
+    if key in _ABBREVIATIONS:
         return False
-    if key in _ABBREVIATED_BEFORE_NUMBER and after.isdigit():
+    if key in _BEFORE_NUMBER and after.isdigit():
         return False
-    if key in _MAYBE_ABBREVIATED or _INITIALS.fullmatch(word):
+    if key in _AT_END or _INITIALS.fullmatch(word):
         following = _WORD_AFTER.match(text, match.end())
         return following is not None and following[0].lower() in _OPENERS
     return True

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.errors import ConfigError
+from localrag.languages import union_of
 from localrag.system.memory import kept
 from localrag.text.han import HAN
 from localrag.text.normalize import fold
@@ -42,16 +43,8 @@ _GLUE = re.compile(r"(?<!\d)[\-/_&@+](?=\w)|(?<=\d)[\-/_&@+](?=[^\W\d])")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 """The comma in 1,000."""
 
-# Words that carry the grammar of a sentence or a question, not its subject; left
-# in the text: us, it, who, may, can, will, no, which are also names or months.
-_STOP_WORDS = """
-    a an the and or but if as at by for from in into of on onto to with than then that this these
-    those there here is are was were be been being do does did has have had having its their them
-    they he she his her we our you your i my me what which when where why how whose whom such so
-    的 了 是 在 和 与 吗 呢 吧 什么 哪 哪个 哪些 谁 多少 怎么 怎样 如何 为什么 有 被 把 对 从 以 及
-    或 而 也 都 就 于 由 所 其 之 这 那 个 为
-"""
-STOP_WORDS = frozenset(_STOP_WORDS.split())
+STOP_WORDS = union_of(lambda language: language.stop_words)
+"""Words that carry the grammar of a sentence or a question, not its subject."""
 
 _ACCENTS = {
     code: unicodedata.normalize("NFD", chr(code))[0]

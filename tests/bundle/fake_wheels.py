@@ -18,7 +18,7 @@ def make_wheel(
     tag: str = "py3-none-any",
     requires: tuple[str, ...] = (),
     headers: str = "License-Expression: MIT\n",
-    extra_files: Mapping[str, str] | None = None,
+    extra_files: Mapping[str, str | bytes] | None = None,
     licence: str | None = "Permission is granted.",
 ) -> Path:
     """A wheel with one module, its licence, and a RECORD that fits."""
@@ -26,7 +26,7 @@ def make_wheel(
     info = f"{stem}.dist-info"
     about = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{headers}"
     about += "".join(f"Requires-Dist: {each}\n" for each in requires)
-    files = {
+    files: dict[str, str | bytes] = {
         f"{name.replace('-', '_')}/__init__.py": f"VERSION = {version!r}\n",
         **(extra_files or {}),
         f"{info}/METADATA": about + "\n",
@@ -35,15 +35,16 @@ def make_wheel(
     if licence is not None:
         files[f"{info}/licenses/LICENSE"] = licence
     rows = []
-    for path, text in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=")
-        rows.append(f"{path},sha256={digest.decode()},{len(text.encode())}\n")
+    for path, content in files.items():
+        data = content.encode() if isinstance(content, str) else content
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+        rows.append(f"{path},sha256={digest.decode()},{len(data)}\n")
     files[f"{info}/RECORD"] = "".join(rows) + f"{info}/RECORD,,\n"
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{stem}-{tag}.whl"
     with zipfile.ZipFile(target, "w") as archive:
-        for path, text in files.items():
-            archive.writestr(zipfile.ZipInfo(path), text)
+        for path, content in files.items():
+            archive.writestr(zipfile.ZipInfo(path), content)
     return target
 
 
@@ -54,7 +55,7 @@ class FakePip:
     """Answers `pip wheel` and `pip download` from makers by specification, and remembers."""
 
     def __init__(self, known: Mapping[str, Maker], source_only: tuple[str, ...] = ()) -> None:
-        self._known = known
+        self._known = dict(known)
         self._source_only = source_only
         self.calls: list[tuple[str, ...]] = []
 
@@ -77,6 +78,10 @@ class FakePip:
         for each in wanted:
             self._known[each](folder)
         return 0, []
+
+    def know(self, specification: str, maker: Maker) -> None:
+        """One more answer."""
+        self._known[specification] = maker
 
     @property
     def asked(self) -> list[str]:

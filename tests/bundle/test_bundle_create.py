@@ -12,6 +12,7 @@ import tomllib
 import zipfile
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,16 @@ from click.testing import CliRunner
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from fake_wheels import FakePip, make_wheel
+from machine_code import elf, mach_o, pe
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from localrag.bundle import creation, packing, staging, targets
+from localrag.bundle import creation, imports, llama_cpp, packing, staging, targets
 from localrag.bundle.creation import BundleRequest, CreatedBundle, hash_files
 from localrag.bundle.installer.manifest import EXTRAS, Target
 from localrag.bundle.installer.storage import read_manifest
 from localrag.bundle.installer.verification import verify
+from localrag.bundle.wheel import read_wheel
 from localrag.cli.group import cli
 from localrag.errors import (
     BundleError,
@@ -35,6 +39,7 @@ from localrag.errors import (
     ModelNotFoundError,
     UsageError,
 )
+from localrag.models.llms.llama_cpp import prebuilt
 from localrag.models.registry.spec import Catalogue, HuggingFaceSource, ModelFile, ModelSpec
 from localrag.models.registry.store import ModelStore
 
@@ -141,7 +146,9 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
     assert files["install.py"] == packing.pack(tmp_path / "own" / "install.py").read_bytes()
     assert b"install.py" in files["README.txt"]
     assert "安装".encode() in files["README.zh-CN.txt"]
-    assert {"docs/README.md", "docs/docs/guide.zh-CN.md", "docs/LICENSE"} <= files.keys()
+    assert {"docs/README.md", "docs/docs/guide/use.zh-CN.md", "docs/LICENSE"} <= files.keys()
+    pages = (Path(__file__).resolve().parents[2] / "docs" / "security").glob("*.md")
+    assert {f"docs/docs/security/{page.name}" for page in pages} <= files.keys()
     assert said[0] == "Downloading the packages"
 
 
@@ -567,17 +574,132 @@ def test_an_archive_holds_the_same_in_one_folder_and_wheels_as_they_are(
     assert "made-1.0/sbom.cdx.json" not in stored
 
 
-def test_llama_cpp_for_another_system_says_how_to_make_it(
+def test_llama_cpp_that_can_neither_be_compiled_nor_fetched_says_how_to_make_it(
     tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     own = request_.wheels[:1]
-    for target in (
-        Target(system="windows", machine="x86_64", python="3.12"),
-        replace_target(targets.here(), "cuda"),
+    windows = Target(system="windows", machine="x86_64", python="3.12")
+    for wanted in (
+        replace(request_, target=windows, wheels=own, compiled=True),
+        replace(request_, target=replace_target(targets.here(), "cuda"), wheels=own),
     ):
-        wanted = replace(request_, target=target, wheels=own)
         with pytest.raises(BundleError, match=r"GGML_NATIVE=OFF.* --wheel PATH"):
             create(tmp_path / "made", wanted, store, pip)
+
+
+LIBRARIES = {
+    "linux-x86_64": ("xllamacpp", "manylinux2014_x86_64", elf("libc.so.6", "libstdc++.so.6")),
+    "macos-arm64": ("xllamacpp", "macosx_13_0_arm64", mach_o("/usr/lib/libSystem.B.dylib")),
+    "windows-x86_64": ("llama-cpp-py-sync", "win_amd64", pe("KERNEL32.dll", "MSVCP140.dll")),
+}
+"""A prebuilt llama.cpp by target: distribution, platform, and what it loads."""
+
+
+@pytest.fixture
+def prebuilt_pip(pip: FakePip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePip:
+    """Has a small prebuilt llama.cpp for each system, known by its hash."""
+    place = tmp_path / "own" / "prebuilt"
+    for name, platform, code in LIBRARIES.values():
+        version = prebuilt.RELEASES[name]
+        suffix = {"w": "dll", "l": "so", "m": "so"}[platform[0]]
+        path = place / platform / "x"
+        wheel = make_wheel(
+            path.parent,
+            name,
+            version,
+            tag=f"py3-none-{platform}",
+            extra_files={f"{name.replace('-', '_')}/library.{suffix}": code},
+        )
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        monkeypatch.setitem(prebuilt.SHA256, name, (*prebuilt.SHA256[name], digest))
+
+    def fetch(name: str, folder: Path) -> Path:
+        platforms = [word.partition("=")[2] for word in pip.calls[-1] if "--platform=" in word]
+        (wheel,) = (
+            path for one in platforms for path in (place / one).glob(f"{name.replace('-', '_')}-*")
+        )
+        return Path(shutil.copy(wheel, folder))
+
+    for text in distribution(llama_cpp.NAME).requires or ():
+        needed = Requirement(text)
+        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            name = canonicalize_name(needed.name)
+            pip.know(f"{name}{needed.specifier}", partial(make_wheel, name=name, version="99"))
+    for name, version in prebuilt.RELEASES.items():
+        pip.know(f"{name}=={version}", partial(fetch, name))
+    return pip
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_bundle_for_any_system_is_made_here_with_a_prebuilt_llama_cpp(
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, prebuilt_pip: FakePip, name: str
+) -> None:
+    system, _, machine = name.partition("-")
+    python = "3.12" if targets.here().python != "3.12" else "3.13"  # so that none is of here
+    target = Target(system=system, machine=machine, python=python)
+    place = tmp_path / "made 目录"
+    made = create(
+        place, replace(request_, target=target, wheels=request_.wheels[:1]), store, prebuilt_pip
+    )
+    library = LIBRARIES[name][0]
+    carried = {
+        file.path.removeprefix("wheels/").partition("-")[0]
+        for file in verify(place).manifest.wheels
+    }
+    assert carried >= {
+        "localrag_offline",
+        "llama_cpp_python",
+        "one",
+        "bare",
+        "pip",
+        library.replace("-", "_"),
+    }
+    (binding,) = (place / "wheels").glob("llama_cpp_python-*")
+    assert binding.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(binding) as archive:
+        assert "llama_cpp/llama_cpp.py" in archive.namelist()
+        assert all(
+            Path(path).suffix in (".py", ".typed") or ".dist-info/" in path
+            for path in archive.namelist()
+        )
+    listing = json.loads((place / "sbom.cdx.json").read_text())
+    assert library in {each["name"] for each in listing["components"]}
+    assert (place / "licences" / library / "LICENSE").is_file()
+    expected = {"llama-cpp-py-sync": ("MSVCP140.dll",)} if system == "windows" else {}
+    assert made.without_library == expected
+
+
+def test_a_prebuilt_llama_cpp_with_another_hash_is_no_part_of_a_bundle(
+    tmp_path: Path,
+    store: ModelStore,
+    request_: BundleRequest,
+    prebuilt_pip: FakePip,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(prebuilt.SHA256, "llama-cpp-py-sync", ())
+    target = Target(system="windows", machine="x86_64", python="3.13")
+    wanted = replace(request_, target=target, wheels=request_.wheels[:1])
+    with pytest.raises(BundleError, match=r"not the release of llama-cpp-py-sync that was tested"):
+        create(tmp_path / "made", wanted, store, prebuilt_pip)
+    assert beside(tmp_path / "made") == set()
+
+
+def test_a_library_for_another_system_or_cut_off_is_named(tmp_path: Path) -> None:
+    for code in (pe("KERNEL32.dll"), elf("libc.so.6")[:70]):
+        path = make_wheel(tmp_path, "native", extra_files={"native/core.so": code})
+        target = Target(system="linux", machine="x86_64", python="3.12")
+        with pytest.raises(BundleError, match="native has a library that linux-x86_64 cannot load"):
+            imports.missing([read_wheel(path)], target)
+
+
+def test_a_library_that_another_wheel_brings_is_there(tmp_path: Path) -> None:
+    loads = make_wheel(
+        tmp_path, "loads", extra_files={"a/b.pyd": pe("Runtime.DLL", "python312.dll")}
+    )
+    target = Target(system="windows", machine="x86_64", python="3.12")
+    assert imports.missing([read_wheel(loads)], target) == {"loads": ("Runtime.DLL",)}
+    brings = make_wheel(tmp_path, "brings", extra_files={"c/runtime.dll": pe("USER32.dll")})
+    assert imports.missing([read_wheel(loads), read_wheel(brings)], target) == {}
 
 
 def replace_target(target: Target, accelerator: Any) -> Target:
@@ -645,6 +767,7 @@ def test_the_command_prints_one_json_object(seen: list[tuple[Path, BundleRequest
         "wheels": 3,
         "models": ["tiny"],
         "without_licence": ["bare"],
+        "without_library": {},
         "delta": False,
     }
     assert "tiny: licence Apache-2.0" in result.stderr

@@ -294,6 +294,25 @@ def test_another_machine_is_refused(
     assert not there.exists()
 
 
+def test_an_older_bundle_replaces_a_newer_one_only_if_that_is_said(
+    bundle: Path, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its signature is good as well, and so are the faults that the newer one has mended."""
+    write_manifest(bundle, created="2026-03-01T00:00:00Z")
+    assert install(bundle, there) == 0
+    write_manifest(bundle, created="2026-02-28T23:59:59Z")
+    assert install(bundle, there) == 1
+    said = capsys.readouterr().err
+    assert "of 2026-02-28T23:59:59Z is older than the one that is installed" in said
+    assert "--older" in said
+    record = (there / "installed.json").read_bytes()
+    write_manifest(bundle, created="2026-03-01T00:00:00+00:00")
+    assert install(bundle, there) == 0
+    write_manifest(bundle, created="2026-02-28T23:59:59Z")
+    assert install(bundle, there, "--older") == 0
+    assert (there / "installed.json").read_bytes() != record
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is there a glibc")
 def test_a_wheel_for_a_newer_system_is_named(bundle: Path, there: Path) -> None:
     wheel = next((bundle / "wheels").glob("helper*"))

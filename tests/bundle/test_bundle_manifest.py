@@ -104,6 +104,23 @@ def test_a_name_that_is_none_everywhere_is_refused_by_maker_and_installer(path: 
         parse(data)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("docs/caf\u00e9.md", "docs/cafe\u0301.md"),
+        ("docs/CAF\u00c9.md", "docs/cafe\u0301.md"),
+        ("docs/\u1e9b\u0323.md", "docs/\u1e61\u0323.md"),
+        ("docs/\uac00.md", "docs/\u1100\u1161.md"),
+        ("docs/\u00e9", "docs/e\u0301/a.md"),
+    ],
+)
+def test_two_ways_of_writing_one_name_are_one_file(first: str, second: str) -> None:
+    """On macOS the second would be written over the first, with another hash."""
+    files = [File(path=path, bytes=1, sha256=SHA) for path in sorted((first, second))]
+    with pytest.raises(BundleError, match=r"listed twice|a folder too"):
+        encode(a_manifest(*files))
+
+
 @pytest.mark.parametrize("path", FINE)
 def test_a_name_that_only_looks_odd_is_taken_by_both(path: str) -> None:
     assert path_fault(path) is None

@@ -129,7 +129,7 @@ def test_a_removal_on_a_full_disk_counts_and_is_finished_later(
     monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path / "none.toml"))
     arguments = [str(secret), "--library", str(tmp_path / "library")]
     with monkeypatch.context() as patch:
-        patch.setattr("localrag.library.catalogue.catalogue.Catalogue.purge", full)
+        patch.setattr("localrag.library.catalogue.catalogue.SqliteCatalogue.purge", full)
         result = CliRunner().invoke(remove, [*arguments, *["--json"] * as_json])
     assert result.exit_code == 0, result.output
     if as_json:

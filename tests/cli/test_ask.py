@@ -15,7 +15,8 @@ import click
 import pytest
 from http_server import allowed_answers, asked_text, chat, serving
 
-from localrag.cli.ask import _seconds, ask
+from localrag.cli.ask import ask
+from localrag.cli.output import read_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 REPLY = "Frank Rosenblatt presented the perceptron in 1958."
@@ -241,4 +242,4 @@ def test_no_times(text: str) -> None:
 
 
 def parse_time(text: str) -> float | None:
-    return _seconds(click.Context(ask), click.Option(["--budget"]), text)
+    return read_seconds(click.Context(ask), click.Option(["--budget"]), text)

@@ -31,7 +31,7 @@ class Asked(ScriptedLLM):
         super().__init__()
         self.calls = 0
         self._signal, self._fails = signal, fails
-        self._cases: Mapping[tuple[bool, str], list[questions.Case]] = _by_question()
+        self._cases: Mapping[tuple[bool, str], list[questions.GradingCase]] = _by_question()
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -57,8 +57,8 @@ class Asked(ScriptedLLM):
         return np.array([yes, 1 - yes])
 
 
-def _by_question() -> Mapping[tuple[bool, str], list[questions.Case]]:
-    held: dict[tuple[bool, str], list[questions.Case]] = {}
+def _by_question() -> Mapping[tuple[bool, str], list[questions.GradingCase]]:
+    held: dict[tuple[bool, str], list[questions.GradingCase]] = {}
     for case in cases():
         held.setdefault((case.graded == "relevance", case.question), []).append(case)
     return held

@@ -15,7 +15,7 @@ from evaluation.mode_answers import compared, self_rag, standard
 from localrag import api
 from localrag.cli.group import cli
 from localrag.errors import BackendError
-from localrag.evaluation.comparisons.base import Asked, Compared, Stage
+from localrag.evaluation.comparisons.base import Compared, ComparedQuestion, Stage
 from localrag.evaluation.comparisons.pairs import Verdict
 
 
@@ -27,7 +27,7 @@ class Rag:
     def __init__(self, fails: dict[int, BaseException]) -> None:
         self.fails = fails
         self.opened: dict[str, Any] = {}
-        self.asked: list[Asked] = []
+        self.asked: list[ComparedQuestion] = []
 
     def open(self, library: Path, **options: Any) -> Self:
         self.opened = options | {"library": library}
@@ -40,7 +40,12 @@ class Rag:
         pass
 
     def compare_modes(
-        self, questions: Sequence[Asked], modes: tuple[str, str], tell: Any, *, k: int | None
+        self,
+        questions: Sequence[ComparedQuestion],
+        modes: tuple[str, str],
+        tell: Any,
+        *,
+        k: int | None,
     ) -> Iterator[Compared[Verdict]]:
         self.k = k
         for number, asked in enumerate(questions, start=1):
@@ -95,7 +100,7 @@ def test_a_file_as_json_and_as_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path:
     arguments = ("--questions", str(file), "--modes", "self-rag, standard")
     done, rag = run(monkeypatch, *arguments, "--json", "--html", str(page))
     assert done.exit_code == 0, done.output
-    assert rag.asked == [Asked("One?", "Three.", True), Asked("Two?")]
+    assert rag.asked == [ComparedQuestion("One?", "Three.", True), ComparedQuestion("Two?")]
     result = json.loads(done.stdout)
     assert result["modes"] == ["self-rag", "standard"]
     assert (result["asked"], result["done"]) == (2, 2)

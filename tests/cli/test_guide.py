@@ -19,10 +19,14 @@ from platformdirs.macos import MacOS
 from platformdirs.unix import Unix
 from platformdirs.windows import Windows
 
-from localrag.cli.group import COMMANDS
+from localrag.bundle.creation import GUIDE
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDES = [ROOT / "docs" / name for name in ("guide.md", "guide.zh-CN.md")]
+ENGLISH, CHINESE = (
+    [ROOT / "docs" / "guide" / f"{page}{suffix}" for page in GUIDE]
+    for suffix in (".md", ".zh-CN.md")
+)
+INDEXES = [ROOT / "docs" / name for name in ("guide.md", "guide.zh-CN.md")]
 KINDS = ("config", "data", "cache", "state")
 BACKUP, UPGRADE, REMOVAL = "library.zip", "before-upgrade.zip", "rm -rf ~/.local"
 QUESTION = "Who presented the perceptron?"
@@ -37,7 +41,8 @@ def fenced(text: str, kind: str) -> list[str]:
 
 def blocks(holding: str) -> list[str]:
     """The commands in the section of the guide in which one of them holds this text."""
-    sections = re.split(r"^## ", GUIDES[0].read_text("utf-8"), flags=re.M)
+    whole = "\n".join(page.read_text("utf-8") for page in ENGLISH)
+    sections = re.split(r"^## ", whole, flags=re.M)
     found = next(one for one in sections if holding in "".join(fenced(one, "sh")))
     return fenced(found, "sh")
 
@@ -164,15 +169,18 @@ def test_what_the_guide_shows_is_what_is_printed(
             "LOCALRAG_LLM_BACKEND": "openai",
             "LOCALRAG_LLM_BASE_URL": f"{server.url}/v1",
         }
-        for guide, language in zip(GUIDES, ("en", "zh"), strict=True):
-            for shown in fenced(guide.read_text("utf-8"), "console"):
+        for pages, language in ((ENGLISH, "en"), (CHINESE, "zh")):
+            for shown in [
+                block for page in pages for block in fenced(page.read_text("utf-8"), "console")
+            ]:
                 command, _, output = shown.removeprefix("$ ").partition("\n")
                 printed = home.run(command, LOCALRAG_LANG=language)
                 assert re.sub(r"^[\d.]+ (s|秒)\n$", "", printed, flags=re.M) == output
 
 
-def test_both_guides_have_the_same_sections_and_commands() -> None:
-    english, chinese = (guide.read_text("utf-8") for guide in GUIDES)
+@pytest.mark.parametrize("pages", [*zip(ENGLISH, CHINESE, strict=True)], ids=GUIDE)
+def test_both_guides_have_the_same_sections_and_commands(pages: tuple[Path, Path]) -> None:
+    english, chinese = (page.read_text("utf-8") for page in pages)
     assert fenced(english, "sh") == fenced(chinese, "sh")
     for mark in (r"^#+ ", r"^```", r"^\|", r"^ *\d\. ", r"^\$ "):
         assert len(re.findall(mark, english, re.M)) == len(re.findall(mark, chinese, re.M)), mark
@@ -181,11 +189,21 @@ def test_both_guides_have_the_same_sections_and_commands() -> None:
     assert one == other
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
-def test_the_guide_has_every_command(guide: Path) -> None:
-    text = guide.read_text("utf-8")
-    for command in COMMANDS:
-        assert re.search(rf"^\|.*`{command}[ `|].*\|$", text, re.M), command
+@pytest.mark.parametrize(
+    ("index", "pages"), [*zip(INDEXES, (ENGLISH, CHINESE), strict=True)], ids=["en", "zh"]
+)
+def test_the_index_has_every_section(index: Path, pages: list[Path]) -> None:
+    listed = re.findall(r"\[([^\]]+)\]\(guide/", index.read_text("utf-8"))
+    whole = "\n".join(page.read_text("utf-8") for page in pages)
+    assert set(
+        re.findall(r"^##?#? (.*)$", re.sub(r"```.*?```", "", whole, flags=re.S), re.M)
+    ) <= set(listed)
+
+
+def test_the_tables_of_commands_and_settings_are_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "draw_guide.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_guide_names_every_folder_that_localrag_makes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,5 +224,5 @@ def test_the_guide_names_every_folder_that_localrag_makes(monkeypatch: pytest.Mo
         ]
         cells[2] = cells[2].replace("/", "\\")
         row = "".join(f" `{cell}` |" for cell in cells)
-        for guide in GUIDES:
-            assert row in guide.read_text("utf-8"), row
+        for pages in (ENGLISH, CHINESE):
+            assert any(row in page.read_text("utf-8") for page in pages), row

@@ -60,6 +60,11 @@ RUNS = (
     ("search", "lamp"),
     ("ask", "What lamp?"),
     ("table", "notes.md", "-c", "What lamp?", "-o", "table.xlsx"),
+    ("summarise", "notes.md", "--about", "the lamp", "--budget", "5s"),
+    ("table", "notes.md", "-c", "What lamp?", "--save", "lamps"),
+    ("tables", "list"),
+    ("tables", "show", "lamps"),
+    ("tables", "remove", "lamps"),
     ("compute", "How many?", "--in", "notes.md"),
     ("chat",),
     ("mcp",),
@@ -87,14 +92,15 @@ RUNS = (
     ("bundle", "verify", "bundle", "--key", "key.pub"),
     ("bundle", "install", "bundle", "--to", "there", "--yes"),
     ("completion", "bash"),
+    ("vault", "close"),
 )
 
 FAIL = {"models pull": 1, "prove-offline": 1, "bundle create": 1, "serve none": 1}
-FAIL |= {"jobs": 2, "jobs cancel": 2, "compute How many?": 2}
+FAIL |= {"jobs": 2, "jobs cancel": 2, "compute How many?": 2, "vault close": 2}
 FAIL |= {"migrate imported": 1, "users add": 1, "grant ann": 2, "audit": 2}
 """What cannot succeed here: nothing is to be had from the index, the settings are broken, there is
-no database, a folder has no users or jobs, a note has no sheet, and one library is not there, else
-it would serve until it is stopped."""
+no database, a folder has no users or jobs and is no vault, a note has no sheet, and one library is
+not there, else it would serve until it is stopped."""
 
 pytestmark = [
     pytest.mark.models("use-multilingual-v3", "smollm2-135m-instruct-q4"),

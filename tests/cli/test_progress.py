@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from localrag.cli import progress
-from localrag.indexing.events import Found, PageRead
+from localrag.indexing.events import FilesFound, PageRecognised
 
 
 def test_a_total_that_is_not_known_yet_is_not_a_hundred(
@@ -14,8 +14,8 @@ def test_a_total_that_is_not_known_yet_is_not_a_hundred(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     with progress.Bars() as bars:
-        bars.tell(Found(2))
-        bars.tell(PageRead("/folder/talk.pptx", 1, 3))
+        bars.tell(FilesFound(2))
+        bars.tell(PageRecognised("/folder/talk.pptx", 1, 3))
     said = capsys.readouterr().err
     assert "0/2" in said
     assert "0/?" in said
@@ -35,6 +35,6 @@ def test_a_long_file_is_named(
 ) -> None:
     monkeypatch.setattr(progress, "PLAIN_EVERY", -1.0)
     with progress.Bars() as bars:
-        bars.tell(Found(2))
-        bars.tell(PageRead("/folder/talk.pptx", page, pages))
+        bars.tell(FilesFound(2))
+        bars.tell(PageRecognised("/folder/talk.pptx", page, pages))
     assert capsys.readouterr().err.splitlines()[-1] == f"0 of 2 files, 0 passages embedded; {said}"

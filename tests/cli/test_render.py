@@ -6,20 +6,20 @@ import io
 from dataclasses import replace
 
 import pytest
+from answers import answer, retold
 from rich.console import Console
 
 from localrag.cli.render import (
-    marked_text,
     print_evidence,
     print_hits,
     print_left_out,
     print_trace,
 )
+from localrag.presentation.answers import marked_text
 from localrag.presentation.not_found import reason_text
 from localrag.presentation.records import plain as record_of
 from localrag.presentation.steps import step_line
 from localrag.types import (
-    Answer,
     Chunk,
     Citation,
     LeftOut,
@@ -39,15 +39,12 @@ CHUNK = Chunk(1, "d", 0, "山羊在夏天上山。", "", 2, 2, 0, 8)
 HIT = ScoredChunk(
     CHUNK, 0.9, "/a/b.md", (LegRank("dense", 1, 0.5), LegRank("rewriting 2", 3, 0.25))
 )
-ANSWER = Answer(
+ANSWER = answer(
+    "山羊 [1]",
+    [Citation(1, 1, "/a/b.md", 2, "山羊在夏天上山。")],
     question="?",
-    text="山羊 [1]",
     language="zh",
-    grounded=True,
-    citations=(Citation(1, 1, "/a/b.md", 2, "山羊在夏天上山。"),),
     contexts=(HIT,),
-    trace=(),
-    seconds=1.0,
 )
 
 
@@ -278,20 +275,22 @@ def test_marks_stand_behind_their_sentences(monkeypatch: pytest.MonkeyPatch) -> 
         SupportedSentence(9, 13, "no support", 0.1),
         SupportedSentence(14, 16, "fully supported", 0.6),
     )
-    marked = marked_text(replace(ANSWER, text=text, support=support))
+    marked = marked_text(retold(ANSWER, text, support))
     assert marked == (
         "One [1]. ✓ Two. ✗ 三。 ✓[2] Four ?\n(✓ fully supported  ✗ no support  ? not checked)"
     )
     monkeypatch.setattr("localrag.messages.interface_language", lambda: "zh")
-    marked = marked_text(replace(ANSWER, text=text, support=support))
+    marked = marked_text(retold(ANSWER, text, support))
     assert marked.endswith("\n(✓ 完全支持  ✗ 不支持  ? 未核对)")
 
 
 def test_support_and_metrics_in_json() -> None:
     metrics = SelfRAGMetrics(True, 3, 1, ("no support", "fully supported"), (2.0, 4.5), 19.5, True)
     support = (SupportedSentence(0, 2, "fully supported", 0.98765),)
-    shown_json = record_of(replace(ANSWER, support=support, metrics=metrics))
-    assert shown_json["support"] == [{"text": "山羊", "rating": "fully supported", "share": 0.988}]
+    shown_json = record_of(retold(ANSWER, ANSWER.text, support, metrics=metrics))
+    assert shown_json["support"] == [
+        {"text": "山羊 [1]", "rating": "fully supported", "share": 0.988}
+    ]
     assert shown_json["metrics"]["response_support_ratings"] == ["no support", "fully supported"]
     assert shown_json["metrics"]["best_score"] == 19.5
     assert shown_json["unchecked"] == []
@@ -317,12 +316,11 @@ def test_what_was_not_found_is_said_with_the_closest_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("localrag.messages.interface_language", lambda: "en")
-    refused = replace(
+    refused = retold(
         ANSWER,
+        "The documents do not contain the answer to this question.",
         question="Who won in 2023?",
-        text="The documents do not contain the answer to this question.",
         grounded=False,
-        citations=(),
         not_found=(NOT_FOUND,),
     )
     printed = console()
@@ -430,7 +428,7 @@ def test_sentences_without_support_are_named_below_an_answer() -> None:
         SupportedSentence(27, len(text), "no support", 0.0),
     )
     printed = console()
-    print_evidence(printed, replace(ANSWER, text=text, support=support))
+    print_evidence(printed, retold(ANSWER, text, support))
     lines = shown(printed).strip().splitlines()
     assert lines[0] == "✗ no support: “It holds 312 palms.”"
     assert lines[1].startswith("[1] b.md")
@@ -438,7 +436,7 @@ def test_sentences_without_support_are_named_below_an_answer() -> None:
 
 def test_sentences_that_were_not_checked_are_named_below_an_answer() -> None:
     printed = console()
-    print_evidence(printed, replace(ANSWER, text="可以[1]。", support=()))
+    print_evidence(printed, retold(ANSWER, "可以[1]。"))
     assert shown(printed).strip().splitlines()[0] == "? not checked: “可以。”"
 
 
@@ -446,7 +444,7 @@ def test_an_answer_of_which_nothing_is_supported_says_so_before_its_sources() ->
     text = "It holds 312 palms [1]."
     support = (SupportedSentence(0, len(text), "no support", 0.0),)
     printed = console()
-    print_evidence(printed, replace(ANSWER, text=text, support=support, grounded=False))
+    print_evidence(printed, retold(ANSWER, text, support, grounded=False))
     lines = shown(printed).strip().splitlines()
     assert lines[0] == "No sentence of this answer is supported by the passages it cites."
     assert lines[1].startswith("[1] b.md")

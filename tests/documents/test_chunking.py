@@ -16,7 +16,7 @@ from localrag.documents.chunking import (
     whole_text,
 )
 from localrag.errors import ConfigError
-from localrag.types import PAGE_BREAK, Chunk, Document, Heading, Page, Table
+from localrag.types import PAGE_BREAK, Chunk, Document, Heading, Page, TableSpan
 
 
 def count_characters(texts: Sequence[str]) -> list[int]:
@@ -271,7 +271,7 @@ def tabled(
     text = "\n".join(rows)
     start = len(before)
     names = tuple(rows[0].split(" | ")) if header_rows else ()
-    table = Table(start, start + len(text), names, header_rows)
+    table = TableSpan(start, start + len(text), names, header_rows)
     page = Page(1, before + text + after)
     return Document("d", "d.txt", "", (page,), tables=(table,))
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+import io
 import time
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import docx
 import pymupdf
 import pytest
 
 from localrag.documents.chunking import SentenceChunker
 from localrag.documents.files import parse_file
-from localrag.documents.formats.pdf.layout import Block, Row, drop_running_text, paragraphs
+from localrag.documents.formats.pdf.layout import Block, TextRow, drop_running_text, paragraphs
 from localrag.documents.formats.plain import unwrap
 from localrag.documents.lines import join, join_all
 from localrag.text.normalize import clean, fold
@@ -76,6 +79,39 @@ def test_one_line_without_an_end(suffix: str, unit: str) -> None:
 @pytest.mark.parametrize("suffix", [".txt", ".md", ".html"])
 def test_lines(suffix: str, line: str) -> None:
     assert_linear(lambda n: added(suffix, line * (n // len(line))))
+
+
+_W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_M = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "<w:r><w:t>a</w:t></w:r>",
+        "<w:r><w:rPr><w:vanish/></w:rPr><w:t>a</w:t></w:r><w:r><w:t>b</w:t></w:r>",
+        "<w:r><w:rPr><w:b/></w:rPr><w:t>a</w:t></w:r>",
+        "<m:oMathPara><m:oMath><m:r><m:t>a</m:t></m:r></m:oMath></m:oMathPara>",
+        '<w:bookmarkStart w:id="1" w:name="a"/><w:r><w:t>a</w:t></w:r>',
+    ],
+    ids=["plain", "hidden", "bold", "formulas", "bookmarks"],
+)
+def test_a_paragraph_of_many_runs(run: str) -> None:
+    def work(n: int) -> Callable[[], object]:
+        document = docx.Document()
+        document.add_paragraph("first")
+        made = io.BytesIO()
+        document.save(made)
+        body = f'<w:document xmlns:w="{_W}" xmlns:m="{_M}"><w:body><w:p>{run * n}</w:p>'
+        archive = io.BytesIO()
+        with zipfile.ZipFile(made) as old, zipfile.ZipFile(archive, "w") as new:
+            for name in old.namelist():
+                text = f"{body}</w:body></w:document>" if name == "word/document.xml" else ""
+                new.writestr(name, text or old.read(name))
+        data = archive.getvalue()
+        return lambda: parse_file(Path("a.docx"), data)
+
+    assert_linear(work, 4000)
 
 
 @pytest.mark.parametrize("word", ["word ", "茶"])
@@ -170,8 +206,8 @@ def test_sentences_that_do_not_end() -> None:
     ]
 
 
-def rows(count: int, text: str) -> list[Row]:
-    return [Row(text, 50, 14.0 * n, 540, 14.0 * n + 12, 11, bold=False) for n in range(count)]
+def rows(count: int, text: str) -> list[TextRow]:
+    return [TextRow(text, 50, 14.0 * n, 540, 14.0 * n + 12, 11, bold=False) for n in range(count)]
 
 
 def test_rows_of_a_page() -> None:

@@ -162,37 +162,77 @@ def test_whereabouts(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only on systems where links need no rights")
-@pytest.mark.parametrize("system", [sys.platform, "another"])
-def test_reading_only_what_lies_below(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
-) -> None:
-    monkeypatch.setattr(sys, "platform", system)
+def test_reading_only_what_lies_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     private, folder = write(tmp_path / "private.txt"), tmp_path / "docs"
-    inside = write(folder / "deep" / "a.txt")
+    inside, hidden = write(folder / "deep" / "a.txt"), write(folder / ".git" / "key.txt")
     (folder / "link.txt").symlink_to(private)
+    (folder / "seen.txt").symlink_to(hidden)
     (folder / "way").symlink_to(tmp_path)
     (folder / "b.txt").symlink_to(inside)
     below = [os.path.realpath(folder)]
     for path in (inside, folder / "b.txt", folder / "way" / "docs" / "deep" / "a.txt"):
         assert read_bytes(path, below=below) == inside.read_bytes()
-    outside = (folder / "link.txt", folder / "way" / "private.txt", private)
+    outside = (folder / "link.txt", folder / "way" / "private.txt", folder / "seen.txt", private)
     for path in outside:
         with pytest.raises(ParsingError, match="outside"):
             read_bytes(path, below=below)
     with pytest.raises(ParsingError, match="outside"):
         read_bytes(inside, below=[])
+    # What is named itself may be hidden.
+    assert read_bytes(hidden, below=[os.path.realpath(hidden.parent)]) == hidden.read_bytes()
 
-    # A link that leads back in once the file is open.
-    true = os.fstat
 
-    def swap(opened: int) -> os.stat_result:
-        (folder / "link.txt").unlink(missing_ok=True)
-        (folder / "link.txt").write_text("harmless")
-        return true(opened)
+@pytest.mark.skipif(os.name == "nt", reason="only on systems where links need no rights")
+@pytest.mark.parametrize("swapped", ["file", "folder"])
+def test_what_becomes_a_link_as_it_is_opened_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    private, folder = write(tmp_path / "private" / "a.txt"), tmp_path / "docs"
+    inside, below = write(folder / "deep" / "a.txt"), [os.path.realpath(folder)]
+    true = os.path.realpath
+    looks = 0
 
-    monkeypatch.setattr(os, "fstat", swap)
-    with pytest.raises(ParsingError, match="outside"):
-        read_bytes(folder / "link.txt", below=below)
+    def swap(path: str | Path) -> str:
+        nonlocal looks
+        real, looks = true(path), looks + 1
+        if looks == 1:  # where it lies has been found out
+            inside.unlink()
+            if swapped == "file":
+                inside.symlink_to(private)
+            else:
+                inside.parent.rmdir()
+                inside.parent.symlink_to(private.parent)
+        return real
+
+    monkeypatch.setattr(os.path, "realpath", swap)
+    with pytest.raises(ParsingError, match="outside") as raised:
+        read_bytes(inside, below=below)
+    assert raised.value.values["target"] == true(private)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="only on systems where links need no rights")
+def test_a_folder_that_becomes_a_link_on_the_walk_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even the names in it are told."""
+    write(tmp_path / "private" / "the name of a secret.txt")
+    folder, list_folder = tmp_path / "docs", files._entries
+    write(folder / "a.txt")
+    write(folder / "deep" / "b.txt")
+
+    def swap(path: str) -> list[os.DirEntry[str]]:
+        entries = list_folder(path)
+        if Path(path) == folder:
+            (folder / "deep" / "b.txt").unlink()
+            (folder / "deep").rmdir()
+            (folder / "deep").symlink_to(tmp_path / "private")
+        return entries
+
+    monkeypatch.setattr(files, "_entries", swap)
+    skipped: list[ParsingError] = []
+    assert [path.name for path in walk([folder], skipped)] == ["a.txt"]
+    (error,) = skipped
+    assert error.values == {"source": str(folder / "deep"), "target": str(tmp_path / "private")}
 
 
 def test_walk_follows_links_once(tmp_path: Path) -> None:

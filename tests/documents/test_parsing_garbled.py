@@ -15,10 +15,10 @@ import pytest
 
 from localrag.documents.files import parse_file
 from localrag.documents.formats.pdf import scans
-from localrag.documents.formats.pdf.page import PageText, page_text
+from localrag.documents.formats.pdf.page import PageBlocks, page_text
 from localrag.documents.formats.pdf.trust import judge
 from localrag.documents.formats.table import ParseOptions
-from localrag.documents.ocr import Image, OcrLine, Reading
+from localrag.documents.ocr import Image, OcrLine, PictureReading
 from localrag.errors import ParsingError
 
 UNRECOGNISED = ParseOptions(ocr=False)
@@ -211,13 +211,13 @@ class Reader:
         self.confidence = confidence
         self.pictures: list[Image] = []
 
-    def read(self, image: Image) -> Reading:
+    def read(self, image: Image) -> PictureReading:
         self.pictures.append(image)
         ink = [0, *(image.min(axis=(1, 2)) < 128).astype(int), 0]
         tops = np.flatnonzero(np.diff(ink) == 1)
         # A line may have white rows in it, between a letter and its dot.
         tops = [top for n, top in enumerate(tops) if n == 0 or top - tops[n - 1] > 40]
-        return Reading(
+        return PictureReading(
             tuple(
                 Read(text, (30, top, 400, top + 30), self.confidence)
                 for text, top in zip(self.lines, tops, strict=True)
@@ -230,7 +230,7 @@ SHOWN = [line[:70] for line in SHOWN] + [line[70:140] for line in SHOWN]
 SAMPLE = SHOWN[:5]
 
 
-def text_of(document: pymupdf.Document, reader: Reader | None) -> PageText:
+def text_of(document: pymupdf.Document, reader: Reader | None) -> PageBlocks:
     (page,) = pymupdf.open(stream=document.tobytes())
     return page_text(page, keep_hidden=False, reader=reader)
 
@@ -285,7 +285,7 @@ class Whole(Reader):
 
     sure = 0.98
 
-    def read(self, image: Image) -> Reading:
+    def read(self, image: Image) -> PictureReading:
         if image.shape[0] < 500:
             return super().read(image)
         self.pictures.append(image)
@@ -295,7 +295,7 @@ class Whole(Reader):
             corners = ((160.0, top), (end, top), (end, top + 34), (160.0, top + 34))
             box = (160.0, top, end, top + 34)
             found.append(OcrLine(text, self.sure, box, corners))
-        return Reading(tuple(found))
+        return PictureReading(tuple(found))
 
 
 @pytest.mark.parametrize("wrong", [shifted(-29), None])

@@ -6,7 +6,7 @@ import pytest
 
 from localrag.documents.formats.pdf.layout import (
     Block,
-    Row,
+    TextRow,
     drop_running_text,
     merge_segments,
     paragraphs,
@@ -15,8 +15,10 @@ from localrag.documents.formats.pdf.layout import (
 )
 
 
-def row(text: str, x0: float, y0: float, x1: float, size: float = 10, bold: bool = False) -> Row:
-    return Row(text, x0, y0, x1, y0 + size, size, bold)
+def row(
+    text: str, x0: float, y0: float, x1: float, size: float = 10, bold: bool = False
+) -> TextRow:
+    return TextRow(text, x0, y0, x1, y0 + size, size, bold)
 
 
 def column(name: str, x0: float, x1: float, top: float, rows: int) -> Block:
@@ -57,7 +59,7 @@ def test_columns_whose_rows_are_blocks_of_their_own_are_columns() -> None:
     assert [each.text for each in rows_in_order(blocks)][:3] == ["label0", "value0", "label1"]
 
 
-def rows_in_order(blocks: list[Block]) -> list[Row]:
+def rows_in_order(blocks: list[Block]) -> list[TextRow]:
     return [row for block in reading_order(stacked(blocks)) for row in block.rows]
 
 

@@ -652,6 +652,29 @@ def test_files_that_libreoffice_writes(
     ]
 
 
+def test_what_libreoffice_writes_is_bounded(
+    soffice: Callable[[str, str], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code that takes it over fills neither the memory of whoever reads, nor the disk."""
+    data = soffice("doc", "MS Word 97")
+    if legacy.modern(Path("a.doc"), data) is None:
+        pytest.skip("the kernel cannot confine LibreOffice")
+    flood = (
+        "import sys\n"
+        "from localrag.documents import legacy\n"
+        "legacy.LARGEST = 1 << 20\n"
+        "def convert(program, folder, old, new, kind):\n"
+        "    while True:\n"
+        "        sys.stdout.buffer.write(bytes(1 << 16))\n"
+        "        sys.stdout.buffer.flush()\n"
+        "legacy._convert = convert\n"
+        "legacy.main()\n"
+    )
+    monkeypatch.setattr(legacy, "PROGRAM", flood)
+    with pytest.raises(CorruptFileError, match=f"wrote {1 << 20} bytes"):
+        legacy.modern(Path("a.doc"), data)
+
+
 def test_an_old_word_file_through_libreoffice(soffice: Callable[[str, str], bytes]) -> None:
     data = soffice("doc", "MS Word 97")
     if legacy.modern(Path("a.doc"), data) is None:

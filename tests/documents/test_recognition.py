@@ -23,7 +23,7 @@ from PIL import Image as Pillow
 from localrag.documents import ocr, pictures, positions
 from localrag.documents.files import parse_file
 from localrag.documents.formats.table import ParseOptions
-from localrag.documents.ocr import Image, OcrLine, Reading, Turn
+from localrag.documents.ocr import Image, OcrLine, PictureReading, Turn
 from localrag.documents.worker import ParsingProcess
 from localrag.errors import CorruptFileError, ImageOnlyFileError, ModelCorruptError
 from localrag.types import Document, PageNote
@@ -38,20 +38,20 @@ def line(text: str, left: float, top: float, right: float, sure: float = 0.99) -
     return OcrLine(text, sure, (x0, y0, x1, y1), ((x0, y0), (x1, y0), (x1, y1), (x0, y1)))
 
 
-def reading(*places: Place, sure: float = 0.99, turn: Turn = 0) -> Reading:
-    return Reading(tuple(line(*place, sure) for place in places), turn)
+def reading(*places: Place, sure: float = 0.99, turn: Turn = 0) -> PictureReading:
+    return PictureReading(tuple(line(*place, sure) for place in places), turn)
 
 
 class Fake:
     """Gives readings one after the other, and keeps the pictures."""
 
     def __init__(self) -> None:
-        self.readings: list[Reading] = []
+        self.readings: list[PictureReading] = []
         self.seen: list[Image] = []
 
-    def read(self, image: Image) -> Reading:
+    def read(self, image: Image) -> PictureReading:
         self.seen.append(image)
-        return self.readings.pop(0) if self.readings else Reading(())
+        return self.readings.pop(0) if self.readings else PictureReading(())
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_text_on_a_picture_is_not_read_twice(fake: Fake) -> None:
 def test_a_page_that_recognition_fails_on_keeps_its_text(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_: object, __: Image) -> Reading:
+    def fails(_: object, __: Image) -> PictureReading:
         raise MemoryError("too large")
 
     monkeypatch.setattr(ocr.RapidOcrReader, "read", fails)
@@ -244,7 +244,7 @@ def test_a_page_askew_is_put_straight() -> None:
                 for x, y in corners
             )
             lines.append(OcrLine(text, 0.99, (0, 0, 1, 1), turned))
-    found = [one.text for one in pictures.page_lines(Reading(tuple(lines)))]
+    found = [one.text for one in pictures.page_lines(PictureReading(tuple(lines)))]
     assert found == [f"left {row} | right {row}" for row in range(8)]
 
 
@@ -288,7 +288,11 @@ def test_every_kind_of_picture(kind: str, fake: Fake) -> None:
 
 
 def test_a_tiff_has_pages(fake: Fake) -> None:
-    fake.readings = [reading(("one", 10, 10, 90)), Reading(()), reading(("three", 10, 10, 90))]
+    fake.readings = [
+        reading(("one", 10, 10, 90)),
+        PictureReading(()),
+        reading(("three", 10, 10, 90)),
+    ]
     first, *others = (Pillow.new("1", (300, 200), 1) for _ in range(3))
     data = encoded(first, "TIFF", save_all=True, append_images=others)
     document = parse_file(Path("scan.tif"), data)
@@ -523,7 +527,7 @@ def test_pictures_in_one_file_are_bounded(
 def test_a_picture_that_recognition_fails_on_leaves_what_is_written(
     tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: object, image: Image) -> Reading:
+    def broken(_: object, image: Image) -> PictureReading:
         raise MemoryError
 
     monkeypatch.setattr(ocr.RapidOcrReader, "read", broken)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, Output
+from answers import answer
+
+from localrag.evaluation.comparisons.base import Compared, ComparedQuestion, Comparison, Output
 from localrag.evaluation.comparisons.pairs import CRITERIA, Verdict
 from localrag.types import Answer, Citation, SelfRAGMetrics, Step, SupportedSentence
 
@@ -12,7 +14,7 @@ REFUSAL = "The documents do not contain the answer to this question."
 
 def standard(text: str, *, grounded: bool = True, seconds: float = 2.0) -> Answer:
     cited = (Citation(1, 7, "mill.pdf", 3, "The mill has two floors."),) if grounded else ()
-    return Answer("q", text, "en", grounded, cited, (), (), seconds)
+    return answer(text, cited, grounded=grounded, seconds=seconds)
 
 
 def self_rag(
@@ -40,7 +42,9 @@ def self_rag(
         Step("write", {"passages": 1}, None, 3.0),
     )
     cited = (Citation(1, 7, "mill.pdf", 3, "The mill has two floors."),) if used else ()
-    return Answer("q", text, "en", used, cited, (), trace, seconds, support, metrics)
+    return answer(
+        text, cited, support, grounded=used, trace=trace, seconds=seconds, metrics=metrics
+    )
 
 
 def verdicts(*probabilities: float | None) -> tuple[Verdict, ...]:
@@ -59,7 +63,7 @@ def compared(
     question: str = "How many floors does the mill have?",
     language: str = "en",
 ) -> Compared[Verdict]:
-    asked = Asked(question, reference, answerable)
+    asked = ComparedQuestion(question, reference, answerable)
     judged = verdicts(*(probabilities or (0.5,) * 4))
     ways = tuple(way(answer) for answer in (first, second))
     return Compared(asked, language, ways, judged, 0.5)  # type: ignore[arg-type]

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 
 import pytest
+from answers import answer
 from scripted_llm import ScriptedLLM
 
-from localrag.evaluation.comparisons.base import Asked, Comparison, compare
+from localrag.evaluation.comparisons.base import ComparedQuestion, Comparison, compare
 from localrag.evaluation.comparisons.rerankers import Graded, ReferenceJudge, reranked
 from localrag.messages import environment_language
 from localrag.models.llms.choices import LogitChooser
@@ -63,7 +64,7 @@ class Answering:
         first = contexts[0]
         cited = (Citation(1, first.chunk.id, first.source, 1, first.chunk.text),)
         text = f"{first.chunk.text[:60]} [1]"
-        return Answer(question, text, "en", True, cited, tuple(contexts), (), 1.5)
+        return answer(text, cited, question=question, contexts=tuple(contexts), seconds=1.5)
 
 
 def render_page(comparison: Comparison[Graded]) -> str:
@@ -89,7 +90,7 @@ def run(
         return list(found or passages())
 
     compared = compare(
-        [Asked(question, reference)],
+        [ComparedQuestion(question, reference)],
         [
             reranked("none", None, write, 2),
             reranked("keyword", reranking("keyword", Same(), 3), write, 2),

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from answers import answer
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import ContextOverflowError
-from localrag.evaluation.comparisons.base import Asked, Output, Ranked
+from localrag.evaluation.comparisons.base import ComparedQuestion, Output, Ranked
 from localrag.evaluation.comparisons.rerankers import Graded, ReferenceJudge
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.presentation.comparisons import graded
-from localrag.types import Answer, Chunk, ScoredChunk
+from localrag.types import Chunk, ScoredChunk
 
 QUESTION = "When was the perceptron presented?"
 REFERENCE = "In 1958."
@@ -32,8 +33,8 @@ def judged(
     given = []
     for name, numbers, text in ways:
         placed = tuple(Ranked(passage(number), number) for number in numbers)
-        given.append(Output(name, Answer(QUESTION, text, "en", True, (), (), (), 1.0), 1.0, placed))
-    return judge(Asked(QUESTION, REFERENCE), "en", given)
+        given.append(Output(name, answer(text, question=QUESTION), 1.0, placed))
+    return judge(ComparedQuestion(QUESTION, REFERENCE), "en", given)
 
 
 def test_each_passage_and_each_answer_is_graded_once() -> None:
@@ -62,8 +63,8 @@ def test_a_refusal_is_graded_without_the_model() -> None:
     llm = ScriptedLLM(scores=yes(0.1))
     judge = ReferenceJudge(llm, LogitChooser(llm))
     assert judged(judge, [("none", [1], refusal)]) == (Graded("none", None, 0.0, 0.0, 0.0),)
-    assert judge.agreement(Asked(QUESTION, refusal), refusal, "en") == (1.0, 1.0)
-    assert judge.agreement(Asked(QUESTION, refusal), "In 1958.", "en") == (0.0, 0.0)
+    assert judge.agreement(ComparedQuestion(QUESTION, refusal), refusal, "en") == (1.0, 1.0)
+    assert judge.agreement(ComparedQuestion(QUESTION, refusal), "In 1958.", "en") == (0.0, 0.0)
 
 
 def test_without_logits_what_cannot_be_read_is_left_out() -> None:
@@ -79,7 +80,7 @@ def test_what_does_not_fit_is_refused() -> None:
     llm = ScriptedLLM(context_window=64)
     judge = ReferenceJudge(llm, LogitChooser(llm))
     with pytest.raises(ContextOverflowError):
-        judge.agreement(Asked(QUESTION, REFERENCE), "word " * 400, "en")
+        judge.agreement(ComparedQuestion(QUESTION, REFERENCE), "word " * 400, "en")
 
 
 def test_the_grades_in_words() -> None:

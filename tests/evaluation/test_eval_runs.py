@@ -25,7 +25,7 @@ from localrag.errors import UsageError
 from localrag.evaluation.advice import bad_cases, cause_of
 from localrag.evaluation.call_cache import CachedModel, CallCache, key_of
 from localrag.evaluation.dataset import Context, Sample
-from localrag.evaluation.estimate import Speed, estimate_seconds
+from localrag.evaluation.estimate import JudgeSpeed, estimate_seconds
 from localrag.evaluation.events import unheard
 from localrag.evaluation.judging.judge import Judge
 from localrag.evaluation.metric import Response, Score
@@ -498,11 +498,7 @@ class Page(HTMLParser):
 def test_the_page_is_one_file_with_everything_in_it(
     language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (
-        "localrag.messages",
-        "localrag.presentation.pages",
-        "localrag.presentation.reports",
-    ):
+    for module in ("localrag.messages", "localrag.presentation.pages"):
         monkeypatch.setattr(f"{module}.interface_language", lambda: language)
     wicked = Sample(
         "4",
@@ -537,7 +533,7 @@ def test_time_is_plotted_where_it_is_known() -> None:
 
 
 def test_an_estimate_grows_with_what_there_is_to_read() -> None:
-    speed = Speed(reading=50.0, writing=10.0)
+    speed = JudgeSpeed(reading=50.0, writing=10.0)
     judged = [
         estimate_seconds(
             samples,

@@ -11,7 +11,7 @@ from scripted_llm import ScriptedLLM
 from localrag.errors import UsageError
 from localrag.evaluation.grades import measuring
 from localrag.evaluation.grades.fitting import GradedCase, fit, measured
-from localrag.evaluation.grades.questions import Case, cases, topics
+from localrag.evaluation.grades.questions import GradingCase, cases, topics
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.prompts import YES_NO
 from localrag.prompts.own import Wording
@@ -76,7 +76,7 @@ def test_the_fit_stays_finite_where_the_grades_separate() -> None:
         fit(np.array([1.0, 2.0]), np.array([True, True]))
 
 
-def graded(case: Case, log_odds: float) -> GradedCase:
+def graded(case: GradingCase, log_odds: float) -> GradedCase:
     return GradedCase(case, 1 / (1 + math.exp(-log_odds)))
 
 

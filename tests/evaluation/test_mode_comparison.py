@@ -12,8 +12,8 @@ from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, UsageError
 from localrag.evaluation.comparisons.base import (
-    Asked,
     Compared,
+    ComparedQuestion,
     Comparison,
     Stage,
     asked_with,
@@ -45,11 +45,11 @@ def test_questions_of_every_kind_of_file(tmp_path: Path) -> None:
         {"question": "Five?"},
     ]
     expected = [
-        Asked("One?", "Two.", True),
-        Asked("Two?", "Three.", True),
-        Asked("Three?", "Four.", True),
-        Asked("Four?", "The documents do not contain this information.", False),
-        Asked("Five?", "", None),
+        ComparedQuestion("One?", "Two.", True),
+        ComparedQuestion("Two?", "Three.", True),
+        ComparedQuestion("Three?", "Four.", True),
+        ComparedQuestion("Four?", "The documents do not contain this information.", False),
+        ComparedQuestion("Five?", "", None),
     ]
     as_json, as_lines = tmp_path / "q.json", tmp_path / "q.jsonl"
     as_json.write_text(json.dumps(rows), encoding="utf-8")
@@ -57,7 +57,7 @@ def test_questions_of_every_kind_of_file(tmp_path: Path) -> None:
     assert read_questions(as_json) == read_questions(as_lines) == expected
     text = tmp_path / "q.txt"
     text.write_text("\ufeffOne?\r\n\n  谁？ \n", encoding="utf-8")
-    assert read_questions(text) == [Asked("One?"), Asked("谁？")]
+    assert read_questions(text) == [ComparedQuestion("One?"), ComparedQuestion("谁？")]
 
 
 def test_the_questions_of_this_project_can_be_read() -> None:
@@ -92,7 +92,7 @@ def judged(
     answerable: bool | None = None,
 ) -> tuple[Verdict, ...]:
     ways = [way(standard(text)) for text in (first, second)]
-    return judge(Asked(QUESTION, reference, answerable), "en", ways)
+    return judge(ComparedQuestion(QUESTION, reference, answerable), "en", ways)
 
 
 def test_a_preference_for_a_place_cancels() -> None:
@@ -202,7 +202,7 @@ def test_what_was_done_before_a_failure_has_come_out() -> None:
 
     judge = PairJudge(ScriptedLLM(), WrittenChooser(ScriptedLLM()))
     variants = [in_mode(mode, write) for mode in MODES]
-    run = compare([Asked("One?"), Asked("Two?")], variants, judge)
+    run = compare([ComparedQuestion("One?"), ComparedQuestion("Two?")], variants, judge)
     assert next(run).asked.question == "One?"
     with pytest.raises(BackendError):
         next(run)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from answers import answer
 from mode_answers import REFUSAL, compared, comparison, self_rag, standard
 
 from localrag.evaluation.comparisons.base import Comparison
@@ -41,7 +42,7 @@ def example() -> Comparison[Verdict]:
             reference="Three floors and a cellar.",
             answerable=True,
         ),
-        compared(standard("300 crowns."), self_rag(REFUSAL, relevant=0, used=False)),
+        compared(standard("300 crowns. [1]"), self_rag(REFUSAL, relevant=0, used=False)),
         asked=5,
     )
 
@@ -73,7 +74,7 @@ def test_the_page_shows_answers_verdicts_decisions_and_the_analysis() -> None:
 
 def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
     cited = (Citation(1, 7, VICIOUS, 3, VICIOUS),)
-    first = replace(standard(VICIOUS), citations=cited)
+    first = answer(f"{VICIOUS} [1]", cited)
     second = replace(self_rag(VICIOUS), trace=(Step("expand", {"passage": VICIOUS}, None, 0.0),))
     one = compared(first, second, reference=VICIOUS, question=VICIOUS)
     text = render_page(of_modes(replace(comparison(one), judge=VICIOUS)))

@@ -17,13 +17,15 @@ from localrag.errors import UsageError
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.scoring import METRICS
 from localrag.evaluator.evaluator import Evaluator, chosen_metrics, open_cache
+from localrag.messages import translate
 
 NEW = """
 from localrag.__main__ import main
 from localrag.evaluation.metric import Case, Missing, metric
 from localrag.evaluation.scoring import METRICS
+from localrag.messages import translations
 
-@metric("简短程度", "answer", "reference")
+@metric("answer", "reference")
 def brevity(case: Case) -> float | Missing:
     '''How short the answer is beside the reference: 1 where it is not longer.'''
     if not case.response.answer.strip():
@@ -31,6 +33,7 @@ def brevity(case: Case) -> float | Missing:
     return min(1.0, len(case.sample.reference) / len(case.response.answer))
 
 METRICS[brevity.name] = brevity
+translations("zh")["brevity"] = "简短程度"
 main()
 """
 ROWS = [
@@ -117,5 +120,5 @@ def test_the_api_warns_of_a_former_name() -> None:
 def test_every_metric_has_a_title_in_both_languages() -> None:
     for name, metric in METRICS.items():
         assert metric.name == name
-        assert metric.chinese
-        assert "_" not in metric.english
+        assert "_" not in metric.title
+        assert translate(metric.title, "zh") != metric.title or metric.title == "f1"

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from localrag.cli.group import cli
 from localrag.evaluation.dataset import Context, Sample
-from localrag.evaluation.metric import Evidence, Response, Score
+from localrag.evaluation.metric import JudgeEvidence, Response, Score
 from localrag.evaluation.results import EvaluatedRun, Report
 from localrag.evaluation.scoring import Scored
 from localrag.presentation.csv_table import cell, csv_table
@@ -63,7 +63,7 @@ def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
             Sample(text, f"{text}?", None, None, (text,)),
             Response(text, (Context(text, f"{text}.pdf", 3, 3),), 1.5),
             {"faithfulness": Score(-0.25, "scored"), "f1": Score(None, "undefined")},
-            Evidence(),
+            JudgeEvidence(),
             False,
         )
         for text in [*HOSTILE, 'He said "no",\nand left.']

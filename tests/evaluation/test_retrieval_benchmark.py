@@ -20,7 +20,7 @@ from localrag.evaluation.retrieval.benchmark import (
 )
 from localrag.factory import make_indexes
 from localrag.models.embeddings.base import Vectors
-from localrag.presentation.plots import Row, chart
+from localrag.presentation.plots import ChartRow, chart
 from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.types import Hit, ScoredChunk
 
@@ -125,7 +125,7 @@ def test_a_damaged_cache_file_is_replaced(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_valid_and_names_are_escaped() -> None:
-    row = Row(0, "0.6667   1.0 ms", 2 / 3, (0.2, 0.9), [(0.5, 'q" <')])
+    row = ChartRow(0, "0.6667   1.0 ms", 2 / 3, (0.2, 0.9), [(0.5, 'q" <')])
     root = ElementTree.fromstring(chart("sea & 海: nDCG@10", [("a<b", [row])], font_size=14).text)
     texts = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "a<b" in texts

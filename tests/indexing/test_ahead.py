@@ -15,7 +15,7 @@ from localrag.documents.worker import ParsingProcess, ParsingProcesses
 from localrag.indexing import ahead
 from localrag.indexing import indexer as indexer_of
 from localrag.indexing.ahead import Ahead
-from localrag.indexing.events import Committed, Event, Linked, Parsed
+from localrag.indexing.events import Committed, IndexingEvent, Linked, Parsed
 from localrag.types import Document
 
 
@@ -106,7 +106,7 @@ def test_files_are_committed_in_the_order_of_the_walk(tmp_path: Path) -> None:
 
     indexer = world.indexer()
     indexer.parse, indexer.parsers = parse, 3
-    events: list[Event] = []
+    events: list[IndexingEvent] = []
     report = indexer.add([world.files], events.append)
     assert parsed[-1] == "00.txt"
     assert sorted(parsed) == [f"{number:02}.txt" for number in range(0, 40, 2)]  # each once
@@ -135,7 +135,7 @@ def test_what_is_ready_does_not_wait_for_a_file_that_is_read_for_long(
     indexer.parse, indexer.parsers = parse, 2
     names: list[str] = []
 
-    def tell(event: Event) -> None:
+    def tell(event: IndexingEvent) -> None:
         if isinstance(event, Committed):
             names.append(Path(event.source).name)
             committed.set()

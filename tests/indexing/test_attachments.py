@@ -13,7 +13,7 @@ from indexing.test_indexer import Room
 from localrag.documents.attachments import safe_name
 from localrag.documents.formats.table import shown_name
 from localrag.errors import EmptyFileError, UnsupportedFileError
-from localrag.indexing.events import Committed, Failed, Found, Linked, Unchanged
+from localrag.indexing.events import Committed, Failed, FilesFound, Linked, Unchanged
 from localrag.indexing.inside import DEEPEST, MOST_ATTACHED
 from localrag.library.private import PrivateSources
 
@@ -62,7 +62,7 @@ def test_attachments_are_documents_below_their_mail(room: Room) -> None:
     assert [(Path(one.source).name, type(one.error)) for one in report.failed] == [
         ("d.txt", EmptyFileError)
     ]
-    found = sum(one.files for one in room.events if isinstance(one, Found))
+    found = sum(one.files for one in room.events if isinstance(one, FilesFound))
     outcomes = [
         one for one in room.events if isinstance(one, Committed | Failed | Linked | Unchanged)
     ]

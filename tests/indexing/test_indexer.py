@@ -22,9 +22,9 @@ from localrag.indexing.events import (
     AddReport,
     Committed,
     Embedded,
-    Event,
     Failed,
-    Found,
+    FilesFound,
+    IndexingEvent,
     Linked,
     Parsed,
     Removed,
@@ -64,7 +64,7 @@ class Room:
             indexes=indexes_of(Words()),
         )
         self.size = size
-        self.events: list[Event] = []
+        self.events: list[IndexingEvent] = []
 
     def write(self, name: str, text: str, *, age: float = 100) -> Path:
         path = self.files / name
@@ -110,7 +110,7 @@ def test_adds_files_and_tells_each_step(room: Room) -> None:
     assert [type(error).__name__ for error in report.skipped] == ["UnsupportedFileError"]
     assert report.failed == report.unchanged == report.linked == ()
     assert set(report.seconds) == {"read", "parse", "chunk", "embed", "store", "index"}
-    assert room.events[0] == Found(2)
+    assert room.events[0] == FilesFound(2)
     kinds = [type(event) for event in room.events]
     assert kinds.index(Parsed) < kinds.index(Embedded) < kinds.index(Committed)
     embedded = sum(event.chunks for event in room.events if isinstance(event, Embedded))
@@ -259,7 +259,7 @@ def test_commit_is_reported_only_when_others_see_it(tmp_path: Path, room: Room) 
     other = Room(tmp_path)
     seen: list[bool] = []
 
-    def look(event: Event) -> None:
+    def look(event: IndexingEvent) -> None:
         if isinstance(event, Committed):
             seen.append(other.library.has_document(event.document_id))
             assert other.library.counts().documents >= len(seen)
@@ -273,7 +273,7 @@ def test_interrupt_keeps_what_was_committed(room: Room, monkeypatch: pytest.Monk
     for number in range(5):
         room.write(f"{number}.txt", f"number{number}")
 
-    def interrupt(event: Event) -> None:
+    def interrupt(event: IndexingEvent) -> None:
         if isinstance(event, Committed) and event.source.endswith("2.txt"):
             raise KeyboardInterrupt
 
@@ -396,9 +396,9 @@ def test_rebuild_that_is_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     room.add()
     before = answers(room)
     other = Room(tmp_path, HashEmbedder(32, name="other"))
-    events: list[Event] = []
+    events: list[IndexingEvent] = []
 
-    def interrupt(event: Event) -> None:
+    def interrupt(event: IndexingEvent) -> None:
         events.append(event)
         if sum(isinstance(event, Committed) for event in events) == 4:
             raise KeyboardInterrupt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from email.message import EmailMessage
-from pathlib import Path, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from test_indexer import Room, answers
 from localrag.documents.files import parse_file
 from localrag.errors import ParsingError
 from localrag.indexing import rebuilding
-from localrag.indexing.events import Event, Failed, Kept, ReadAgain
+from localrag.indexing.events import Failed, IndexingEvent, Kept, ReadAgain
 from localrag.indexing.originals import is_elsewhere
 from localrag.library.catalogue import reads, writes
 from localrag.types import READER, Document
@@ -154,9 +154,9 @@ def test_a_rebuild_that_is_cut_off_has_kept_what_it_told(
         room.write(f"{number}.txt", f"text {number}")
     room.add()
     become_newer(monkeypatch)
-    told: list[Event] = []
+    told: list[IndexingEvent] = []
 
-    def interrupt(event: Event) -> None:
+    def interrupt(event: IndexingEvent) -> None:
         told.append(event)
         if sum(isinstance(each, ReadAgain) for each in told) == 3:
             raise KeyboardInterrupt
@@ -196,9 +196,9 @@ def test_a_reading_is_not_undone_by_a_rebuild_that_was_begun_before(
     room.write("b.txt", f"b {TEXT}")
     room.add()
     other = Room(tmp_path, HashEmbedder(32, name="other"))
-    staged: list[Event] = []
+    staged: list[IndexingEvent] = []
 
-    def interrupt(event: Event) -> None:
+    def interrupt(event: IndexingEvent) -> None:
         staged.append(event)
         if type(event).__name__ == "Committed":
             raise KeyboardInterrupt
@@ -230,7 +230,19 @@ def test_what_lies_in_a_mail_is_read_again_out_of_it(
     assert room.library.status().outdated == 0
 
 
-@pytest.mark.parametrize("source", [r"\\server\share\a.txt", r"\\?\UNC\server\share\a.txt"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"\\server\share\a.txt",
+        r"\\?\UNC\server\share\a.txt",
+        r"\\.\UNC\server\share\a.txt",
+        r"//server/share/a.txt",
+        r"\??\UNC\server\share\a.txt",
+        r"/??/UNC/server/share/a.txt",
+        r"\??\unc\server\share\a.txt",
+    ],
+)
 def test_another_machine_that_a_library_names_is_recognised(source: str) -> None:
     assert is_elsewhere(PureWindowsPath(source))
     assert not is_elsewhere(PureWindowsPath(r"C:\Documents\a.txt"))
+    assert not is_elsewhere(PurePosixPath("/??/UNC/a.txt"))

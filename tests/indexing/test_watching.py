@@ -27,8 +27,8 @@ from localrag.indexing.events import (
     Away,
     Back,
     Committed,
-    Event,
     Failed,
+    IndexingEvent,
     Linked,
     Polled,
     Removed,
@@ -67,7 +67,7 @@ class World:
         )
         self.now, self.offset = 1000.0, time.time() - 1000.0
         self.stop = threading.Event()
-        self.events: list[Event] = []
+        self.events: list[IndexingEvent] = []
         self.plan: list[tuple[float, Callable[[], object]]] = []
         self.hinting = True
         self.made = self.released = self.looks = 0
@@ -156,7 +156,7 @@ class World:
         watch._look = look  # type: ignore[assignment,method-assign]
         return watch.run(once=not until)
 
-    def told(self, *kinds: type[Event]) -> list[tuple[str, str]]:
+    def told(self, *kinds: type[IndexingEvent]) -> list[tuple[str, str]]:
         """Kind and name of what was told, in order."""
         found = []
         for event in self.events:
@@ -232,7 +232,7 @@ def test_a_file_is_read_when_it_is_still(world: World) -> None:
     tell = world.events.append
     world.events = type("Timed", (list,), {})()
 
-    def note(event: Event) -> None:
+    def note(event: IndexingEvent) -> None:
         if isinstance(event, Committed):
             committed.append(world.now)
         tell(event)
@@ -265,7 +265,7 @@ def test_a_renamed_file_never_leaves_the_library(
     told = world.events.append
     world.events = type("Held", (list,), {})()
 
-    def note(event: Event) -> None:
+    def note(event: IndexingEvent) -> None:
         held.append({record.id for record in world.library.documents()})
         told(event)
 
@@ -354,7 +354,7 @@ def test_a_lower_folder_on_another_device_is_not_emptied(
     mounted = [True]
     real_seen, real_place = watching._seen, watching._place
 
-    def seen(path: Path) -> watching._File | None:
+    def seen(path: Path) -> watching._FileState | None:
         file = real_seen(path)
         return file._replace(device=77) if file and path.parent.name == "drive" else file
 

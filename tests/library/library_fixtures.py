@@ -19,7 +19,8 @@ from localrag.factory import indexes_of
 from localrag.library.catalogue.migrations import MIGRATIONS
 from localrag.library.derived import Indexes
 from localrag.library.indexes.base import Storage
-from localrag.library.indexes.faiss import FaissVectors, WithVectors
+from localrag.library.indexes.comparison import WithVectors
+from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument

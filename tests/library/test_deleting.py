@@ -162,7 +162,7 @@ def test_a_server_lets_go_of_it(where: Where) -> None:
     libraries = Libraries([place], opened)
     (name,) = libraries.names
     folder = libraries.engine(name).library.directory
-    follower = Follower(libraries, lambda _: None)
+    follower = Follower(libraries)
     follower.look_around()
     delete_library(place)
     if isinstance(place, Database):  # an index that was written while it went

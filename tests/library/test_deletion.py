@@ -148,7 +148,7 @@ def test_a_removal_that_was_cut_off_is_finished_by_the_next_opening(
         elif moment == "sweep":
             patch.setattr("localrag.library.indexes.segmented.clear_segments", killed)
         else:
-            patch.setattr("localrag.library.catalogue.catalogue.Catalogue.purge", killed)
+            patch.setattr("localrag.library.catalogue.catalogue.SqliteCatalogue.purge", killed)
         with pytest.raises(KilledError):
             library.remove(sources=[secret.source])
     if moment == "part":
@@ -173,7 +173,7 @@ def test_a_full_disk_leaves_the_rest_for_later(
             raise fault
 
         with monkeypatch.context() as patch:
-            patch.setattr("localrag.library.catalogue.catalogue.Catalogue.purge", full)
+            patch.setattr("localrag.library.catalogue.catalogue.SqliteCatalogue.purge", full)
             removal = library.remove(sources=[secret.source])
             assert (removal.documents, removal.purged) == ((secret.id,), False)
             assert "full" in str(removal.fault)

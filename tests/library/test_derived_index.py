@@ -19,9 +19,11 @@ from localrag.library.derived import Indexes
 from localrag.library.folder.gate import KEYWORDS, VECTORS
 from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError
 from localrag.library.indexes.base import Storage, Verified
+from localrag.library.indexes.comparison import WithVectors
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
+from localrag.library.indexes.remote import RemoteVectors
 from localrag.library.records import ID_SUMS, NEVER, ChunkSet
 from localrag.system.seals import Seal
 from localrag.types import Hit
@@ -66,6 +68,54 @@ class SharedWords:
         return True
 
 
+class FakeStore:
+    """All that a store of vectors on another machine takes."""
+
+    def __init__(self) -> None:
+        self.marked, self.held, self.puts = NEVER, {}, 0
+
+    def stamp(self):
+        return self.marked
+
+    def mark(self, stamp):
+        self.marked = stamp
+
+    def put(self, ids, vectors):
+        self.held |= dict(zip(ids, vectors, strict=True))
+        self.puts += len(ids)
+
+    def remove(self, ids):
+        self.held = {n: vector for n, vector in self.held.items() if n not in ids}
+
+    def clear(self):
+        self.marked, self.held = NEVER, {}
+
+    def ids(self):
+        return np.array([*self.held], dtype=np.int64)
+
+    def vectors(self, ids):
+        return np.stack([self.held[n] for n in ids])
+
+    def nearest(self, query, k, allowed):
+        near = {n: v @ query for n, v in self.held.items() if allowed is None or n in allowed}
+        last = sorted(near.values(), reverse=True)[:k][-1:]
+        return np.array([n for n, score in near.items() if [score] >= last], dtype=np.int64)
+
+
+class SearchedStore(RemoteVectors):
+    """With a catalogue's vectors beside it, as a library has them."""
+
+    def __init__(self) -> None:
+        self.store = FakeStore()
+        super().__init__(self.store)
+
+    def search(self, query: Any, k: int, allowed: Any = None) -> list[Hit]:
+        def held(ids: Any) -> Any:
+            return np.array([self.store.held[n] for n in ids.tolist()], dtype=np.float16)
+
+        return WithVectors(self, held).search(query, k, allowed)
+
+
 @dataclass(frozen=True)
 class Kind:
     """An index, the name that it has on disk, and something to hold for each number."""
@@ -91,6 +141,7 @@ KINDS = {
     "inverted, many segments": Kind(partial(InvertedKeywords, capacity=4), KEYWORDS, terms),
     "rank-bm25": Kind(RankBm25Keywords, KEYWORDS, terms),
     "new": Kind(SharedWords, KEYWORDS, terms),
+    "remote": Kind(SearchedStore, VECTORS, vector),
 }
 
 
@@ -295,6 +346,43 @@ def test_all_is_erased_but_the_state_that_is_to_stay(kind: Kind, at: Storage) ->
 
 
 # In a library
+
+
+def test_a_library_asks_a_store_that_others_share(tmp_path: Path) -> None:
+    lines = inspect.getsource(FakeStore).splitlines()
+    assert sum(map(bool, map(str.strip, lines))) <= 30
+    store = FakeStore()
+    made = Indexes(partial(RemoteVectors, store), SharedWords, Words(), passage_text)
+    with open_library(tmp_path, indexes=made) as library:
+        for name in ("tea", "sea"):
+            add(library, document(f"about {name}", source=name))
+        library.sync()
+        (first, *_), vectors = zip(*store.held.items(), strict=True)
+        assert library.vectors.search(vectors[0], 1)[0].chunk_id == first
+        assert store.puts == 2
+    with open_library(tmp_path, indexes=made) as library:
+        assert len(library.vectors.search(vectors[0], 5)) == 2
+        assert store.puts == 2  # what it has is taken up, not sent again
+        library.remove(sources=["tea"])
+        library.sync()
+        assert len(store.held) == 1
+    assert check_library(tmp_path, made).findings == []
+
+
+def test_a_store_at_another_state_is_filled_anew(tmp_path: Path) -> None:
+    store = FakeStore()
+    made = Indexes(partial(RemoteVectors, store), SharedWords, Words(), passage_text)
+    with open_library(tmp_path, indexes=made) as library:
+        add(library, document("about tea", source="tea"))
+        library.sync()
+        held = dict(store.held)
+    store.mark(("another line of changes", 7))
+    store.put([99], np.ones((1, len(next(iter(held.values())))), dtype=np.float32))
+    with open_library(tmp_path, indexes=made) as library:
+        assert [hit.chunk_id for hit in library.vectors.search(next(iter(held.values())), 5)] == [
+            *held
+        ]
+    assert store.held.keys() == held.keys()
 
 
 def test_a_new_index_answers_a_search(tmp_path: Path) -> None:

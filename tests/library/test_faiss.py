@@ -10,7 +10,8 @@ import pytest
 from library_fixtures import SearchedVectors, storage
 
 from localrag.library.folder.sealing import DamagedIndexError, sealed, unsealed
-from localrag.library.indexes.faiss import AllVectors, Rows, _margin, _over, compared
+from localrag.library.indexes.comparison import AllVectors, compared, over
+from localrag.library.indexes.faiss import Rows, _margin
 from localrag.library.indexes.rabitq import one_bit_codes
 
 
@@ -195,7 +196,7 @@ def test_the_bound_holds_for_every_score(dimension: int) -> None:
     stepped = (rows.levels.astype(np.float64) - 128) * rows.steps[:, None]
     assert (np.abs(stepped - vectors) <= rows.steps[:, None] / 2).all()
     assert not (rows.levels == 0).any()
-    index = _over(rows.levels)
+    index = over(rows.levels)
     for query in odd_vectors(40, dimension):
         true, margin = vectors @ query.astype(np.float64), _margin(query[None])
         assert (np.abs(stepped @ query.astype(np.float64) - true) <= margin * rows.steps).all()

@@ -287,6 +287,7 @@ def test_within_searches_only_what_is_allowed(library: Library) -> None:
         (lambda: Filter(sources="a.pdf"), "tuple"),  # type: ignore[arg-type]
         (lambda: Filter(pages=(0, 3)), "0 to 3"),
         (lambda: Filter(pages=(9, 3)), "9 to 3"),
+        (lambda: Filter(sources=("a.pdf",) * 2000), "2000 files are too many"),
         (lambda: Filter(path="*a" * 10_000), "20000"),
         (lambda: Filter(pages=(1, 2**53)), "1 to 9007199254740992"),
         (lambda: Filter(pages=(2**63, None)), "9223372036854775808"),

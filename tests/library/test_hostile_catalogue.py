@@ -17,7 +17,7 @@ from library_fixtures import add, bytes_on_disk, document, found, indexes, open_
 
 from localrag.errors import LibraryDamagedError, LibraryError, LibraryMismatchError, LocalragError
 from localrag.library.catalogue import guarded
-from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.filters import Filter
 from localrag.library.catalogue.guarded import connect, read_header
 from localrag.library.catalogue.migrations import MIGRATIONS
@@ -367,7 +367,7 @@ def test_a_database_of_another_program_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_each_reader_has_its_schema_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[object] = []
-    catalogue = Catalogue(folder / "catalogue.sqlite")
+    catalogue = SqliteCatalogue(folder / "catalogue.sqlite")
     assert not catalogue.needs_migration()
     monkeypatch.setattr(
         "localrag.library.catalogue.catalogue.is_current", lambda sql, _: compared.append(sql)

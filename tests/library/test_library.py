@@ -37,7 +37,8 @@ from localrag.library import derived
 from localrag.library.catalogue.guarded import log_of
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.check import check_library
-from localrag.library.indexes.faiss import FaissVectors, compared
+from localrag.library.indexes.comparison import compared
+from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import EmbeddingIdentity, FileState, NewDocument

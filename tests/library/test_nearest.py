@@ -22,7 +22,7 @@ from localrag.library.catalogue.postgres import dialect
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
 from localrag.library.check import check_library
 from localrag.library.deleting import delete_library
-from localrag.library.derived import Room
+from localrag.library.derived import VectorPlacement
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import EmbeddingIdentity
@@ -42,7 +42,9 @@ def opened(
     place: Location, where: Literal["auto", "node", "pgvector"] = "pgvector", **changes: Any
 ) -> Library:
     megabytes = changes.pop("megabytes", 2000)
-    return open_library(place, indexes=replace(indexes(), room=Room(where, megabytes)), **changes)
+    return open_library(
+        place, indexes=replace(indexes(), placement=VectorPlacement(where, megabytes)), **changes
+    )
 
 
 def filled(place: Location, count: int = 12, **changes: Any) -> Library:
@@ -165,7 +167,7 @@ def test_auto_takes_it_only_above_the_room(
 ) -> None:
     with filled(place, 5, where="auto") as library:
         assert served(library) == ("node", "")
-        monkeypatch.setattr(Room, "is_too_small", lambda *_: True)
+        monkeypatch.setattr(VectorPlacement, "is_too_small", lambda *_: True)
         assert served(library)[1] in ("extension", "index")
         asked = vector(QUESTIONS[0])
         before = library.vectors.search(asked, 10)
@@ -184,8 +186,8 @@ def test_the_room_counts_what_an_index_takes(tmp_path: Path) -> None:
         count, dimension = library.counts().chunks, EMBEDDER.dimension
         taken = count * (dimension + dimension // 8 + 32)
         assert taken * 0.8 < part.size < taken * 1.2
-    assert Room(megabytes=6).is_too_small(10_000, 512)
-    assert not Room(megabytes=7).is_too_small(10_000, 512)
+    assert VectorPlacement(megabytes=6).is_too_small(10_000, 512)
+    assert not VectorPlacement(megabytes=7).is_too_small(10_000, 512)
 
 
 def test_without_pgvector_the_node_goes_on(
@@ -198,7 +200,7 @@ def test_without_pgvector_the_node_goes_on(
         session.execute(f"CREATE DATABASE {alone.name}")
         try:
             with filled(alone, 5, where="auto") as library:
-                monkeypatch.setattr(Room, "is_too_small", lambda *_: True)
+                monkeypatch.setattr(VectorPlacement, "is_too_small", lambda *_: True)
                 library.sync()
                 assert served(library) == ("node", "extension")
                 assert library.vectors.search(vector(QUESTIONS[0]), 3)
@@ -233,7 +235,7 @@ def test_an_account_that_may_not_create_tables(
 ) -> None:
     """It adds all the same, and what the server searches by follows where it is there."""
     with filled(place, 5, where="auto") as library, editing(library) as editor:
-        monkeypatch.setattr(Room, "is_too_small", lambda *_: True)
+        monkeypatch.setattr(VectorPlacement, "is_too_small", lambda *_: True)
         with opened(editor, "auto", create=False) as theirs:
             add(theirs, document("a windmill on the hill", source="mill.txt"))
             theirs.sync()
@@ -267,7 +269,7 @@ def test_an_account_that_may_not_drop_tables_brings_another_model(
     place: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a node does in a queued rebuild: until the owner comes, nodes search by themselves."""
-    monkeypatch.setattr(Room, "is_too_small", lambda *_: True)
+    monkeypatch.setattr(VectorPlacement, "is_too_small", lambda *_: True)
     with filled(place, 6, where="auto") as library, editing(library) as editor:
         assert served(library) == ("database", "")
         with opened(editor, "auto", create=False) as theirs:
@@ -295,7 +297,7 @@ def test_another_model_has_other_dimensions(place: Database) -> None:
 
 
 def test_a_library_that_moves_in_and_out(place: Database, tmp_path: Path) -> None:
-    searched = replace(indexes(), room=Room("pgvector"))
+    searched = replace(indexes(), placement=VectorPlacement("pgvector"))
     with filled(tmp_path / "from") as library:
         before = [library.vectors.search(vector(one), 20) for one in QUESTIONS]
     migrate_library(tmp_path / "from", place, indexes=searched)

@@ -13,7 +13,7 @@ import pytest
 from library_fixtures import add, bytes_on_disk, document, indexes, open_library
 from test_deletion import left, marked
 
-from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.sweeping import sweep
 from localrag.library.check import check_library
 from localrag.library.library import Library
@@ -146,14 +146,14 @@ def test_a_process_that_ends_while_it_sweeps_leaves_the_rest_for_the_next(
 def vacuums(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What writes the whole file anew from now on."""
     said: list[str] = []
-    true = Catalogue.purge
+    true = SqliteCatalogue.purge
 
-    def purge(catalogue: Catalogue) -> bool:
+    def purge(catalogue: SqliteCatalogue) -> bool:
         if not catalogue.swept:
             said.append("anew")
         return true(catalogue)
 
-    monkeypatch.setattr(Catalogue, "purge", purge)
+    monkeypatch.setattr(SqliteCatalogue, "purge", purge)
     return said
 
 

@@ -204,7 +204,7 @@ def test_every_table_is_either_copied_or_left_behind_on_purpose() -> None:
         }
     fresh.close()
     left_behind = {"meta", "removals", "staged_documents", "staged_chunks", "unread"}
-    left_behind |= {"answers", "answer_documents", "cells"}
+    left_behind |= {"answers", "answer_documents", "cells", "saved_tables"}
     assert set(writes.COPIED) | left_behind == tables
 
 
@@ -341,8 +341,8 @@ def test_a_manifest_that_does_not_fit(
 
 
 def test_a_newer_format_is_a_mismatch(archive: Path, tmp_path: Path) -> None:
-    other = altered(archive, tmp_path / "x.zip", lambda _: None, format=3)
-    with pytest.raises(LibraryMismatchError, match="format 3"):
+    other = altered(archive, tmp_path / "x.zip", lambda _: None, format=4)
+    with pytest.raises(LibraryMismatchError, match="format 4"):
         bring(other, tmp_path / "there")
 
 
@@ -448,7 +448,7 @@ class Cut(BaseException):
 def test_an_import_that_was_cut_off_is_completed_by_the_next(
     library: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    def cut(*_: Any) -> None:
+    def cut(*_: Any, **__: Any) -> None:
         raise Cut
 
     monkeypatch.setattr(transfer, where, cut)
@@ -492,7 +492,7 @@ import os, sys
 from pathlib import Path
 from localrag.system import files
 from localrag.library import transfer
-files._scratch_place = lambda: Path(sys.argv[3])
+files._scratch_place = lambda **_: Path(sys.argv[3])
 pack = transfer._pack
 transfer._pack = lambda *arguments: (pack(*arguments), os._exit(9))
 transfer.export_library(Path(sys.argv[1]), Path(sys.argv[2]), "0")
@@ -510,7 +510,7 @@ def test_a_killed_export_leaves_nothing(
     assert subprocess.run(command, check=False).returncode == 9
     assert list(out.iterdir()) == []
     assert [path.name for path in scratch.rglob("catalogue.sqlite")] == ["catalogue.sqlite"]
-    monkeypatch.setattr(files, "_scratch_place", lambda: scratch)
+    monkeypatch.setattr(files, "_scratch_place", lambda **_: scratch)
     export_library(library, out / "x.zip", "0")
     assert [path.name for path in out.iterdir()] == ["x.zip"]
     assert list(scratch.iterdir()) == []
@@ -568,7 +568,7 @@ def test_a_manifest_that_is_nested_without_end(archive: Path, tmp_path: Path, wh
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Any]) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         meanwhile()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -621,7 +621,7 @@ def test_files_that_came_meanwhile_stay(
 def test_what_is_complete_stays_though_its_indexes_fail(
     library: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as disk:

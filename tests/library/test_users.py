@@ -31,7 +31,7 @@ from localrag.errors import (
     UsersBeganError,
 )
 from localrag.library.acting import Action, acting_as, acting_as_server
-from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.postgres import policies
 from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
 from localrag.library.catalogue.postgres.dialect import home
@@ -675,7 +675,7 @@ def test_conversations_stay_with_the_users_of_the_database(team: Team, tmp_path:
     migrate_library(called(team.place, "alpha"), tmp_path / "folder", indexes=indexes())
     with open_library(tmp_path / "folder") as library:
         assert [each.key for each in library.conversations()] == ["before"]
-    here = Catalogue(tmp_path / "folder" / CATALOGUE)
+    here = SqliteCatalogue(tmp_path / "folder" / CATALOGUE)
     with closing(here), here.write() as transaction:
         values = (3, "theirs", "?", "2026-11-23", "{}", "ann")
         transaction.sql.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", values)

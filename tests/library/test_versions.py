@@ -2,9 +2,10 @@
 
 The fixtures were made by the code of their time: `schema-1.zip` before checksums were kept,
 `schema-2.zip` by localrag 0.1.0, `schema-3.zip` before it was kept how pages were read,
-`schema-4.zip` before chunks were numbered, `schema-5.zip` before kept answers were somebody's
-and `schema-6.zip` before cells of tables were kept (each opened from the one before). All hold a
-document in English and one in Chinese, and were made with a third that was removed.
+`schema-4.zip` before chunks were numbered, `schema-5.zip` before kept answers were somebody's,
+`schema-6.zip` before cells of tables were kept and `schema-7.zip` before tables were saved (each
+opened from the one before). All hold a document in English and one in Chinese, and were made with a
+third that was removed.
 """
 
 from __future__ import annotations
@@ -169,14 +170,14 @@ DIES = """
 import os, sys
 from pathlib import Path
 from localrag.library.catalogue import migrations
-from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.catalogue import SqliteCatalogue
 
 def last(connection):
     connection.execute("CREATE TABLE later(a)")
     os._exit(9)
 
 migrations.MIGRATIONS = (*migrations.MIGRATIONS, last)
-catalogue = Catalogue(Path(sys.argv[1]) / "catalogue.sqlite")
+catalogue = SqliteCatalogue(Path(sys.argv[1]) / "catalogue.sqlite")
 assert catalogue.needs_migration()
 catalogue.migrate()
 """

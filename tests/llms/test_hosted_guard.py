@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hosted_server import HOST, Hosted, serving
 
+import localrag
 from localrag.egress import consent
 from localrag.egress.audit import AuditLog
 from localrag.egress.consent import Consent, Excerpt, Preview
@@ -299,10 +300,11 @@ def test_the_key_is_in_no_repr_error_traceback_or_log(
     with pytest.raises(BackendError) as caught:
         opened.complete(CHAT, Options())
     told += ["".join(traceback.format_exception(caught.value)), str(caught.value), caplog.text]
+    package = str(Path(localrag.__file__).parent)  # a checkout may be called so, too
     frames: traceback.TracebackException | None
     frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     while frames is not None:
-        told += [str(one.locals) for one in frames.stack if "/localrag/" in one.filename]
+        told += [str(one.locals) for one in frames.stack if one.filename.startswith(package)]
         frames = frames.__cause__ or frames.__context__
     told.append((tmp_path / "log.jsonl").read_text(encoding="utf-8"))
     opened.close()

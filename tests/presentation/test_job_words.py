@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.library.catalogue.postgres.queue import Arguments, Job, Progress, State
+from localrag.library.catalogue.postgres.queue import Arguments, Progress, QueuedJob, State
 from localrag.messages import spoken_to
 from localrag.presentation.jobs import job_text
 
 
-def job(state: State, progress: Progress) -> Job:
+def job(state: State, progress: Progress) -> QueuedJob:
     asked = Arguments(("/docs",))
-    return Job(7, "add", asked, "", state, "vm:12:ab", 1, progress, {}, None, "", "", "")
+    return QueuedJob(7, "add", asked, "", state, "vm:12:ab", 1, progress, {}, None, "", "", "")
 
 
 @pytest.mark.parametrize(

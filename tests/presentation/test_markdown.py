@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from answers import answer
 from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
-from localrag.presentation.markdown import Inert, InertStream, inert, inert_answer
-from localrag.types import Answer, SupportedSentence
+from localrag.presentation.answers import inert_rendering, rendered
+from localrag.presentation.markdown import Inert, InertStream, inert
+from localrag.types import Citation, SupportedSentence
 
 EVIL = "http://evil.example/p.png?q=secret"
 LIVE = (
@@ -100,15 +102,12 @@ def test_what_leads_nowhere_stays(text: str) -> None:
 def test_sentences_stay_where_they_are() -> None:
     first, second = f"See ![it]({EVIL}) and <b>this</b>.", "Opened &amp; closed [1]."
     text = f"{first} {second}"
+    cited = (Citation(1, 1, "a.txt", 1, "Opened."),)
     support = (
         SupportedSentence(0, len(first), "no support", 0.0),
         SupportedSentence(len(first) + 1, len(text), "fully supported", 1.0),
     )
-    answer = Answer("?", text, "en", True, (), (), (), 0.0, support)
-    shown, changed = inert_answer(answer)
+    shown = inert_rendering(rendered(answer(text, cited, support)))
     assert shown.text == inert(text).text
-    assert [shown.text[one.start : one.end] for one in shown.support] == [
-        inert(first).text,
-        inert(second).text,
-    ]
-    assert changed == inert(text).changed == 3
+    assert [words for words, _ in shown.rated] == [inert(first).text, inert(second).text]
+    assert shown.disarmed == inert(text).changed == 3

@@ -10,7 +10,7 @@ import pytest
 from in_process import HOSTILE, forbidden
 
 from localrag.presentation import pages
-from localrag.presentation.plots import Markup, Row, chart, element
+from localrag.presentation.plots import ChartRow, Markup, chart, element
 
 FOLDER = Path(pages.__file__).with_name("templates")
 
@@ -56,7 +56,7 @@ def test_texts_and_attributes_of_a_drawing_are_escaped() -> None:
 
 
 def test_dots_at_one_place_are_stacked_and_then_counted() -> None:
-    drawn = chart("t", [("m", [Row(9, dots=[(0.5, "q")] * 8 + [(0.1, "r")])])]).text
+    drawn = chart("t", [("m", [ChartRow(9, dots=[(0.5, "q")] * 8 + [(0.1, "r")])])]).text
     assert drawn.count("<circle") == 9
     assert drawn.count("×8") == 1
     assert 'class="run1 dot"' in drawn

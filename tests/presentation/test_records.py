@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from answers import answer
 from evaluation.mode_answers import compared, comparison, self_rag, standard
 
-from localrag.evaluation.comparisons.base import Asked, Compared, Comparison, Output, Ranked
+from localrag.evaluation.comparisons.base import (
+    Compared,
+    ComparedQuestion,
+    Comparison,
+    Output,
+    Ranked,
+)
 from localrag.evaluation.comparisons.rerankers import Graded
 from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.judging.calibration import MetricTrust, Trust
 from localrag.evaluation.judging.judgements import Judged, Judgement
-from localrag.evaluation.metric import Evidence, Response, Score
+from localrag.evaluation.metric import JudgeEvidence, Response, Score
 from localrag.evaluation.results import EvaluatedRun, Report
 from localrag.evaluation.scoring import Scored
 from localrag.presentation.comparisons import of_modes, of_rerankers
 from localrag.presentation.records import plain
 from localrag.presentation.reports import report_json, trust_json
 from localrag.types import (
-    Answer,
     Chunk,
     Citation,
     LegRank,
@@ -36,7 +42,7 @@ HIT = [
 ]
 ANSWER = [
     *("question", "answer", "language", "grounded", "citations", "contexts", "trace", "seconds"),
-    *("support", "unchecked", "metrics", "left_out", "not_found"),
+    *("support", "unchecked", "metrics", "left_out", "not_found", "basis"),
 ]
 TRY = Suggestion("Tea?", "without", "2031")
 FINDING = ["verdict", "probability", "reason"]
@@ -48,7 +54,7 @@ FOUND = ScoredChunk(
 def test_an_answer() -> None:
     step = Step("retrieve", {"passages": 1}, None, 0.12345)
     cited = (Citation(1, 7, "tea.md", 2, "Tea.", Place(40, "sheet", 2, "Sales", row=12)),)
-    shown = plain(Answer("q", "Tea. [1]", "en", True, cited, (FOUND,), (step,), 1.23456))
+    shown = plain(answer("Tea. [1]", cited, contexts=(FOUND,), trace=(step,), seconds=1.23456))
     assert list(shown) == ANSWER
     assert list(shown["contexts"][0]) == HIT
     assert shown["contexts"][0]["ranks"] == {"dense": {"rank": 1, "score": 0.9}}
@@ -90,11 +96,11 @@ def test_an_answer() -> None:
 
 
 def test_a_comparison_of_rerankers() -> None:
-    answer = Answer("q", "Tea.", "en", True, (), (FOUND,), (), 1.0)
+    tea = answer("Tea.", contexts=(FOUND,))
     step = Step("rerank", {"reranker": "llm", "kept": 1, "read": 4}, None, 0.25)
-    way = Output("llm", answer, 1.5, (Ranked(FOUND, 4),), step, "none")
+    way = Output("llm", tea, 1.5, (Ranked(FOUND, 4),), step, "none")
     grade = Graded("llm", None, 0.5, None, 0.25)
-    one = Compared(Asked("q", "Tea."), "en", (way,), (grade,), 0.5, (FOUND,), 0.125)
+    one = Compared(ComparedQuestion("q", "Tea."), "en", (way,), (grade,), 0.5, (FOUND,), 0.125)
     shown = of_rerankers(Comparison(("llm",), "small", 1, (one,))).record()
     assert list(shown) == [
         *("question", "language", "reference", "search_seconds", "candidates", "ways", "grades"),
@@ -181,7 +187,9 @@ def test_a_report_and_its_calibration() -> None:
         Sample("1", "q", references=("Tea.",), answerable=True),
         Response("No.", (Context("Tea.", "tea.md", 1, 1),), 2.0),
         {"f1": Score(0.1, "scored"), "refusal": Score(0.0, "scored")},
-        Evidence(judged, judged, judged, judged, asked=(("who?", 0.5),), evasive=Judgement(False)),
+        JudgeEvidence(
+            judged, judged, judged, judged, asked=(("who?", 0.5),), evasive=Judgement(False)
+        ),
         True,
     )
     runs = (EvaluatedRun("a", (scored,)), EvaluatedRun("b", (scored,)))

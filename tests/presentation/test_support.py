@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from answers import answer as answered
 
+from localrag.presentation.answers import rendered, sentences
 from localrag.presentation.comparisons import rated
 from localrag.presentation.records import plain
-from localrag.presentation.support import unchecked
 from localrag.prompts import render
-from localrag.server.answers import sentences
 from localrag.types import Answer, Citation, Rating, SupportedSentence
 
 QUOTE = "购买后三十天内可以凭收据退款。"
 
 
 def answer(text: str, *support: SupportedSentence) -> Answer:
-    cited = (Citation(1, 1, "a.txt", 1, QUOTE, claims=("可以",)),)
-    return Answer("可以退款吗？", text, "zh", True, cited, (), (), 1.0, support=support)
+    cited = (Citation(1, 1, "a.txt", 1, QUOTE),)
+    return answered(text, cited, support, question="可以退款吗？", language="zh")
 
 
 def test_a_quotation_is_no_check() -> None:
@@ -41,9 +41,9 @@ def test_what_was_checked_is_said_as_it_was(rating: Rating, quoted: bool, mark: 
     # A server that writes its verdict is as sure as a quotation, and is none.
     found = answer("可以[1]。", SupportedSentence(0, 6, rating, 1.0, quoted))
     assert [one["mark"] for one in sentences(found)] == [mark]
-    assert unchecked(found) == []
+    assert rendered(found).unchecked == []
 
 
 def test_what_claims_nothing_needs_no_check() -> None:
     refusal = render("refusal", "zh")
-    assert unchecked(replace(answer(refusal), grounded=False)) == []
+    assert rendered(replace(answer(refusal), grounded=False)).unchecked == []

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import UsageError
+from localrag.languages import CODES
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.models.registry.spec import catalogue
-from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.calibration import (
     GRADED,
@@ -31,7 +30,7 @@ PLAIN = Curve(1.0, 0.0)
 
 
 def curves(curve: Curve) -> dict[object, Curve]:
-    return {(kind, lang): curve for kind in GRADED for lang in get_args(PromptLanguage)}
+    return {(kind, lang): curve for kind in GRADED for lang in CODES}
 
 
 def measured(auc: float = 0.9, low: float = 0.8, slope: float = 1.0) -> Measured:

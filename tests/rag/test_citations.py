@@ -62,8 +62,7 @@ def stream_over(*texts: str) -> CitedStream:
 
 def written(stream: CitedStream, text: str, size: int = 2) -> str:
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
-    out = [shown for piece in pieces for shown in stream.feed(piece)]
-    return "".join([*out, *stream.finish()])
+    return "".join(shown.written for shown in stream.checked(pieces))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])

@@ -20,6 +20,7 @@ def after(llm: ScriptedLLM, *turns: tuple[str, str]) -> Conversation:
 
 CHESS = ("Who won at chess in 1997?", "Deep Blue beat Garry Kasparov [1].")
 TEA = ("绿茶的保存期是多久？", "绿茶保存期为18个月[1]。")
+LEAVE = ("How many days of leave are there in the first year?", "24 days [1].")
 
 
 def test_the_first_question_is_never_rewritten() -> None:
@@ -124,6 +125,7 @@ def test_a_question_that_may_point_back_is_not_taken_for_complete(question: str)
         (CHESS, "How many positions did it examine?", ""),
         (TEA, "它放在哪里？", "绿茶保存在哪里。"),
         (TEA, "那红茶呢？", "绿茶的保存期是多久？"),
+        (LEAVE, "And after ten years?", "After ten years, are there 24 days of leave?"),
     ],
 )
 def test_a_rewriting_that_loses_the_question_is_thrown_away(

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from localrag.rag.citations import read
 from localrag.rag.faithfulness import (
     BoundedAsking,
-    Checked,
     Passages,
     checked,
     rating_of,
     statement_of,
 )
 from localrag.rag.grading import Grade
+from localrag.rag.statements import Statements, is_grounded, without_unsupported
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Chunk, Citation, ScoredChunk, SupportedSentence
+from localrag.types import Chunk, Citation, ScoredChunk, Statement, SupportedSentence
 
 TEXTS = [
     "The garden was founded in 1931 by the orchid collector Ottilie Varga. It covers 48 hectares.",
@@ -53,7 +56,7 @@ CITED = tuple(Citation(n, n, "g.pdf", 1, quote) for n, quote in enumerate(QUOTES
     ],
 )
 def test_what_needs_no_model(sentence: str, rating: str) -> None:
-    finding = evidence().finding(sentence, CITED)
+    finding = evidence().finding(stated(sentence), CITED)
     assert finding is not None
     assert finding.rating == rating
 
@@ -68,7 +71,7 @@ def test_what_needs_no_model(sentence: str, rating: str) -> None:
     ],
 )
 def test_what_is_left_open(sentence: str) -> None:
-    assert evidence().finding(sentence, CITED) is None
+    assert evidence().finding(stated(sentence), CITED) is None
 
 
 @pytest.mark.parametrize(
@@ -102,13 +105,14 @@ def test_a_count_that_was_asked_for_stands_in_its_passage_as_one(
     )
     chunk = ScoredChunk(Chunk(1, "d", 1, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
     cited = (Citation(1, 1, "g.pdf", 1, "The pumps were delivered on 12 March by truck."),)
-    finding = Passages(question, [chunk], TERMS).finding(answer, cited)
+    finding = Passages(question, [chunk], TERMS).finding(stated(answer, cited), cited)
     assert (finding is not None and finding.rating == "no support") == marked
 
 
 def test_a_small_number_in_words_is_not_quoted_where_it_does_not_stand() -> None:
     passages = evidence("Who founded the garden?")
-    assert passages.finding("The garden was founded by two collectors in 1931 [1].", CITED) is None
+    statement = stated("The garden was founded by two collectors in 1931 [1].")
+    assert passages.finding(statement, CITED) is None
 
 
 def test_names_that_stand_nowhere() -> None:
@@ -119,7 +123,11 @@ def test_names_that_stand_nowhere() -> None:
     assert found("花园由 Harper 建立。") == set()  # names are written otherwise across languages
 
 
-def rated(text: str, *grades: float) -> tuple[Checked, dict[str, object], list[str]]:
+def stated(text: str, cited: Sequence[Citation] = CITED) -> Statement:
+    return read(text, cited)[0]
+
+
+def rated(text: str, *grades: float) -> tuple[Statements, dict[str, object], list[str]]:
     asked: list[str] = []
     left = list(grades)
 
@@ -127,7 +135,7 @@ def rated(text: str, *grades: float) -> tuple[Checked, dict[str, object], list[s
         asked.append(statement_of(sentence))
         return Grade(left.pop(0)) if left else None
 
-    run = checked(text, CITED, evidence(), ask)
+    run = checked(read(text, CITED), evidence(), ask)
     step = next(run)
     try:
         next(run)
@@ -149,35 +157,34 @@ def test_only_what_is_open_costs_a_question_to_the_model() -> None:
     )
     found, counts, asked = rated(text, 0.1)
     assert asked == ["Visitors may feed the birds.", "Dogs stay outside."]
-    ratings = [(text[s.start : s.end].strip(), s.rating) for s in found.support]
+    ratings = [(s.written.strip(), s.rating) for s in found if s.rating is not None]
     assert ratings == [
         ("The garden was founded in 1931 by Ottilie Varga [1].", "fully supported"),
         ("It covers 52 hectares [1].", "no support"),
         ("Visitors may feed the birds [3].", "no support"),
     ]
     assert counts == {"checked": 3, "unchecked": 1, "asked": 1, "unsupported": 2}
-    assert found.grounded
+    assert is_grounded(found)
 
 
 def test_an_answer_without_what_nothing_bears_out() -> None:
     text = "The garden covers 52 hectares [1]. It was founded in 1931 by Ottilie Varga [1]."
     found, _, _ = rated(text)
-    left = found.without_unsupported()
-    assert left.text == "It was founded in 1931 by Ottilie Varga [1]."
-    assert [left.text[s.start : s.end] for s in left.support] == [left.text]
-    assert [each.marker for each in left.citations] == [1]
+    (left,) = without_unsupported(found)
+    assert left.written == "It was founded in 1931 by Ottilie Varga [1]."
+    assert left.rating == "fully supported"
+    assert [each.citation.marker for each in left.citations] == [1]
 
 
 def test_an_answer_of_which_nothing_is_left() -> None:
     found, _, _ = rated("The garden covers 52 hectares [1].")
-    assert not found.grounded
-    assert found.without_unsupported() == Checked("")
+    assert not is_grounded(found)
+    assert without_unsupported(found) == ()
 
 
 def test_an_answer_is_not_grounded_without_citations() -> None:
-    assert not Checked("It covers 48 hectares.").grounded
-    supported = SupportedSentence(0, 22, "fully supported", 1.0)
-    assert Checked("It covers 48 hectares.", CITED[:1], (supported,)).grounded
+    assert not is_grounded(read("It covers 48 hectares.", ()))
+    assert is_grounded(read("It covers 48 hectares [1].", CITED))
 
 
 def test_asking_ends_where_the_time_does() -> None:
@@ -233,7 +240,7 @@ def test_a_bare_yes_is_held_against_its_quotation_with_the_question(
     text = f"{quote} Else they can be exchanged."
     chunk = ScoredChunk(Chunk(1, "d", 1, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
     cited = (Citation(1, 1, "g.pdf", 1, quote),)
-    finding = Passages(question, [chunk], TERMS).finding(answer, cited)
+    finding = Passages(question, [chunk], TERMS).finding(stated(answer, cited), cited)
     assert (finding and finding.rating) == rating
 
 
@@ -250,8 +257,10 @@ def test_a_difference_that_was_asked_for_is_not_invented() -> None:
         for n, text in enumerate(texts, start=1)
     ]
     passages = Passages(question, chunks, TERMS)
-    assert passages.finding("The garden of Varga covers 31 hectares more [1][2].", ()) is None
-    wrong = passages.finding("The garden of Varga covers 36 hectares more [1][2].", ())
+    assert (
+        passages.finding(stated("The garden of Varga covers 31 hectares more [1][2]."), ()) is None
+    )
+    wrong = passages.finding(stated("The garden of Varga covers 36 hectares more [1][2]."), ())
     assert wrong is not None
     assert wrong.rating == "no support"
 
@@ -263,9 +272,8 @@ def test_a_first_sentence_that_is_taken_out_leaves_no_blanks_before_the_next() -
         SupportedSentence(0, 20, "no support", 0.0),
         SupportedSentence(start, len(text), "fully supported", 1.0),
     )
-    left = Checked(text, CITED[:1], rated).without_unsupported()
-    assert left.text == "It was founded in 1931 [1]."
-    assert [(one.start, one.end) for one in left.support] == [(0, len(left.text))]
+    (left,) = without_unsupported(read(text, CITED, rated))
+    assert left.written == "It was founded in 1931 [1]."
 
 
 def test_what_is_said_of_somebody_else_is_not_taken_for_quoted() -> None:
@@ -274,5 +282,5 @@ def test_what_is_said_of_somebody_else_is_not_taken_for_quoted() -> None:
     cited = (Citation(1, 1, "g.pdf", 1, "MYCIN worked with about 600 rules."),)
     for name, certain in (("MYCIN", True), ("DENDRAL", False)):
         asked = Passages(f"How many rules did {name} work with?", [chunk], TERMS)
-        finding = asked.finding(f"{name} worked with about 600 rules [1].", cited)
+        finding = asked.finding(stated(f"{name} worked with about 600 rules [1].", cited), cited)
         assert (finding is not None) == certain

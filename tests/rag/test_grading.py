@@ -11,10 +11,10 @@ from scripted_llm import ScriptedLLM
 
 from localrag.config.settings import Settings
 from localrag.errors import BackendError
+from localrag.languages import LANGUAGES
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser, choice_in
 from localrag.prompts import REQUEST_KINDS, SUPPORT, YES_NO
 from localrag.rag.grading import (
-    _SUPPORT_SHIFT,
     UNREAD_UTILITY,
     UTILITIES,
     WRITTEN_PARTIAL_SUPPORT,
@@ -57,7 +57,7 @@ def test_grades_are_expected_values() -> None:
     assert grader.needs_documents("Who?", "en") == Grade(0.75)
     assert grader.relevance("When?", ENGLISH).value == pytest.approx(0.8)
     support = grader.support("When?", "At dusk.", ENGLISH).value
-    odds = 0.6 / 0.4 * math.exp(_SUPPORT_SHIFT["en"])
+    odds = 0.6 / 0.4 * math.exp(LANGUAGES["en"].support_shift)
     assert support == pytest.approx(odds / (1 + odds))
     assert grader.utility("When?", "At dusk.", ENGLISH).value == pytest.approx(4.5)
     assert [choices for _, choices in llm.scored] == [

@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from answers import retold, written
 from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
@@ -18,9 +19,11 @@ from localrag.config.settings import Settings
 from localrag.engine import AskOptions, Engine
 from localrag.library.catalogue.filters import Filter
 from localrag.models.llms.base import Options
+from localrag.prompts import UNSTATED
+from localrag.rag import statements
 from localrag.rag.not_found import with_not_found
 from localrag.rag.question_words import Text, question_words
-from localrag.rag.wordings import Around
+from localrag.rag.wordings import SearchTools
 from localrag.types import Answer, Message, NotFound, Step, Suggestion
 
 HOUSE = (
@@ -39,7 +42,8 @@ class Refusing(ScriptedLLM):
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> NDArray[np.float64]:
         weights = np.full(len(choices), 0.01)
-        weights[0 if len(choices) > 2 else -1] = 1.0
+        last = len(choices) == 2 or choices[-1] in UNSTATED.values()
+        weights[-1 if last else 0] = 1.0
         return weights / weights.sum()
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
@@ -75,7 +79,7 @@ ONE = AskOptions(k=1)
 def ask(engine: Engine, question: str, options: AskOptions = ONE) -> Answer:
     *pieces, answer = engine.stream(question, options)
     assert isinstance(answer, Answer)
-    assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == answer.text
+    assert written(pieces).strip() == answer.text
     return answer
 
 
@@ -174,7 +178,7 @@ def test_a_wording_that_finds_nothing_is_not_offered(engine: Engine) -> None:
         searched.append(text)
         return []
 
-    around = Around(
+    around = SearchTools(
         engine.tokenizer,
         engine._attributor,
         nothing,  # type: ignore[arg-type]
@@ -188,26 +192,26 @@ def test_a_wording_that_finds_nothing_is_not_offered(engine: Engine) -> None:
 
 def test_an_answer_has_nothing_missing(engine: Engine) -> None:
     answer = ask(engine, "Which Doctor Vargo was it?")
-    around = Around(
+    around = SearchTools(
         engine.tokenizer, engine._attributor, lambda *_: [], lambda *_: [], lambda _: (0, [])
     )
     for other in (
         replace(answer, grounded=True),
-        replace(answer, text="The time budget was spent before an answer could be written."),
-        replace(answer, text="It was Doctor Varga, and nobody else."),
+        replace(answer, statements=(statements.own_sentence("out_of_time", "en"),)),
+        retold(answer, "It was Doctor Varga, and nobody else."),
     ):
         assert with_not_found(replace(other, not_found=()), around).not_found == ()
 
 
 def test_a_part_of_a_question_is_filled_in(engine: Engine) -> None:
     """A pipeline names what is missing; the rest is found out as for a whole question."""
-    answer = replace(
+    answer = retold(
         ask(engine, "When did Doctor Varga open the glass house, and the pharmacy?"),
+        "In 1907 [1].",
         grounded=True,
-        text="In 1907 [1].",
         not_found=(NotFound("When did Doctor Varga open the pharmacy?"),),
     )
-    around = Around(
+    around = SearchTools(
         engine.tokenizer,
         engine._attributor,
         engine.retrieve,
@@ -250,7 +254,7 @@ def test_the_probability_is_told_where_it_is_the_reason(
 ) -> None:
     answer = ask(engine, "Which Doctor Vargo was it?")
     trace = tuple(Step(kind, values, None, 0.0) for kind, values in steps)
-    around = Around(
+    around = SearchTools(
         engine.tokenizer,
         engine._attributor,
         lambda *_: [],
@@ -269,7 +273,7 @@ def test_an_answer_that_was_left_out_is_the_reason(
     assert not answer.not_found[0].written
     graded = Step("relevance", {"relevant": True, "calibrated": True, "probability": 0.8}, 0.8, 0)
     trace = (graded, Step("write", {"passages": 1}, None, 0), Step(kind, {}, None, 0))
-    around = Around(
+    around = SearchTools(
         engine.tokenizer,
         engine._attributor,
         lambda *_: [],

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import written
 from fakes import HashEmbedder
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
@@ -26,7 +27,7 @@ from localrag.rag.grading import Grader, Reading
 from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Answer, Chunk, Message, Place, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Message, Place, ScoredChunk, Statement, Step
 
 NOTICE = "Not from your documents:\n\n"
 OPENED = "The glass house was opened in 1907 by the mayor."
@@ -113,7 +114,7 @@ def pipeline(
 def run(rag: SelfRAG, question: str = QUESTION) -> Answer:
     *pieces, answer = rag.stream(question)
     assert isinstance(answer, Answer)
-    assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == answer.text
+    assert written(pieces).strip() == answer.text
     assert tuple(piece for piece in pieces if isinstance(piece, Step)) == answer.trace, (
         "each step is told as it is made"
     )
@@ -614,7 +615,7 @@ class Watched(ScriptedLLM):
 def test_closing_the_stream_stops_the_model() -> None:
     llm = Watched(["green grass grows " * 50], [NOT_NEEDED])
     stream = pipeline(llm).stream("Write a poem.")
-    assert any(isinstance(piece, str) for piece in stream)
+    assert any(isinstance(piece, Statement) for piece in stream)
     given = llm.given
     assert not llm.closed
     stream.close()  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from answers import written
 from fakes import HashEmbedder
 from http_server import Exchange, Respond, body, chat, delta, error, events, serving
 
@@ -25,7 +26,7 @@ from localrag.rag.base import Toolkit
 from localrag.rag.grading import Grader
 from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Answer, Chunk, Place, ScoredChunk
+from localrag.types import Answer, Chunk, Place, ScoredChunk, Statement
 
 TEXTS = ["The lighthouse was built in 1871 by the harbour board.", "Tea is served at four."]
 WRITTEN = "The tall lighthouse was built in 1871."
@@ -114,7 +115,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def run(rag: SelfRAG, question: str = QUESTION) -> Answer:
     *pieces, answer = rag.stream(question)
     assert isinstance(answer, Answer)
-    assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == answer.text
+    assert written(pieces).strip() == answer.text
     return answer
 
 
@@ -366,6 +367,6 @@ def test_closing_the_stream_hangs_up(server: Server) -> None:
     server.reply = lambda _: '{"answer": "chat"}'
     server.faults = {1: endless}
     stream = server.self_rag().stream("Hello?")
-    assert any(isinstance(piece, str) for piece in stream)
+    assert any(isinstance(piece, Statement) for piece in stream)
     stream.close()  # type: ignore[attr-defined]
     assert hung_up.wait(5)

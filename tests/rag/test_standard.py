@@ -3,13 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from answers import written
 from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError, UsageError
+from localrag.languages import LanguageCode
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
-from localrag.prompts import PromptLanguage
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit
 from localrag.rag.faithfulness import Unsupported
@@ -17,7 +18,7 @@ from localrag.rag.grading import Grader
 from localrag.rag.reading import Bounds
 from localrag.rag.standard import StandardRAG
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Answer, Chunk, Place, ScoredChunk, Step
+from localrag.types import Answer, Card, Chunk, Place, ScoredChunk, Statement, Step
 
 TEXTS = [
     "The glass house was opened in 1907.",
@@ -66,7 +67,7 @@ def pipeline(
 def run(rag: StandardRAG, question: str) -> Answer:
     *pieces, answer = rag.stream(question)
     assert isinstance(answer, Answer)
-    assert "".join(piece for piece in pieces if isinstance(piece, str)).strip() == answer.text
+    assert written(pieces).strip() == answer.text
     return answer
 
 
@@ -125,6 +126,38 @@ def test_two_passages_are_read_together_where_none_is_enough_alone() -> None:
     assert [one.marker for one in answer.citations] == [1, 3]
 
 
+@pytest.mark.parametrize(("says", "held"), [((1, 8, 1), True), ((1, 2, 7), False)])
+def test_a_passage_that_denies_what_is_asked_answers_it(
+    says: tuple[int, int, int], held: bool
+) -> None:
+    # Which is no answer to a model that grades it.
+    texts, question = ["温室里不得带狗。"], "温室里可以带狗吗？"
+    decided = dict(zip(("是", "否", "未提及"), says, strict=True))
+    llm = ScriptedLLM(["不可以。", '{"questions": []}'][:: 1 if held else -1])
+    llm.scores.extend([{"是": 1, "否": 9}, decided])
+    answer = run(pipeline(llm, texts=texts, k=1), question)
+    assert answer.grounded == held
+    steps = [step for step in answer.trace if step.kind in ("relevance", "decides")]
+    assert [step.kind for step in steps] == ["relevance", "decides"]
+    assert [step.score for step in steps] == pytest.approx([0.1, 1 - says[2] / 10])
+    assert steps[1].values["decides"] == held
+
+
+def test_a_question_that_names_a_year_is_told_nothing_of_another() -> None:
+    texts = [f"Up to {days} days of leave can be carried over." for days in (5, 3)]
+    rules = [
+        replace(hit, source=f"leave-{year}.txt")
+        for hit, year in zip(contexts(texts), (2024, 2026), strict=True)
+    ]
+    for question, others in (("In 2024, how many", 0), ("How many", 1)):
+        llm = ScriptedLLM(["5 days can be carried over [1]."], [{"Yes": 9, "No": 1}])
+        tools = pipeline(llm, found=rules, k=2)
+        tools._tools = replace(tools._tools, card_of=lambda hit: Card("", hit.source))
+        answer = run(tools, f"{question} days of leave can be carried over?")
+        told = [statement for statement in answer.statements if statement.kind == "otherwise"]
+        assert len(told) == others
+
+
 def test_a_passage_that_does_not_mention_what_is_asked_does_not_hold_it() -> None:
     question = "What was opened in 1908?"
     grades = [{"Yes": 7, "No": 3}, {"Yes": 3, "No": 7}, {"Yes": 1, "No": 9}, {"Yes": 3, "No": 7}]
@@ -136,7 +169,7 @@ def test_a_passage_that_does_not_mention_what_is_asked_does_not_hold_it() -> Non
 
 
 def test_own_words_are_what_the_model_reads() -> None:
-    own: dict[tuple[str, PromptLanguage], str] = {
+    own: dict[tuple[str, LanguageCode], str] = {
         ("system", "en"): "You are a gardener.",
         ("answer", "en"): "Answer in verse.",
         ("answer_or_refuse", "en"): "Answer in verse, or say: {refusal}",
@@ -261,7 +294,7 @@ def test_an_invented_figure_is_taken_out_and_the_text_comes_once_it_is_checked()
     rag = pipeline(llm, unsupported="remove")
     pieces = list(rag.stream("When was the glass house opened?"))
     kinds = [piece.kind if isinstance(piece, Step) else type(piece) for piece in pieces]
-    assert kinds.index(str) > kinds.index("check sentences")
+    assert kinds.index(Statement) > kinds.index("check sentences")
     answer = pieces[-1]
     assert isinstance(answer, Answer)
     assert answer.text == "The glass house was opened in 1907 [1]. It is large."

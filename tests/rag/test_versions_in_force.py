@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from localrag.documents.cards import card_of
 from localrag.rag.question_words import Asked
-from localrag.rag.versions import newest_first
+from localrag.rag.versions import newer, newest_first
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Card, Chunk, ScoredChunk
 
@@ -60,3 +61,41 @@ def test_near_twins_are_told_apart_by_what_is_asked() -> None:
 def test_sections_of_one_document_keep_their_order() -> None:
     same = [passage("1", RULE.format("once")), passage("1", RULE.format("twice"))]
     assert order("How often is the fridge read?", same, CARDS) == "11"
+
+
+def held_by(document: str, title: str, source: str) -> ScoredChunk:
+    chunk = Chunk(int(document), document, 0, "The move.", "", 1, 1, 0, 9, title=title)
+    return ScoredChunk(chunk, 1.0, source)
+
+
+def newer_than_first(question: str, hits: list[ScoredChunk]) -> list[int]:
+    def card(hit: ScoredChunk) -> Card:
+        return card_of(hit.chunk.title, hit.source, "")
+
+    return newer(hits, 1, Asked(question, TOKENIZER), card)
+
+
+MINUTES = [
+    held_by("1", "Meeting", "minutes/2026-01-08.md"),
+    held_by("2", "Meeting", "minutes/2026-04-02.md"),
+    held_by("3", "Meeting", "minutes/2025-12-01.md"),
+    held_by("4", "Plan", "plan-2026.md"),
+    held_by("5", "Meeting", "minutes/2026-05-07.md"),
+]
+
+
+def test_newer_documents_are_told_by_their_own_dates() -> None:
+    assert newer_than_first("When do we move?", MINUTES) == [5, 2]
+
+
+def test_a_question_that_names_one_of_them_is_left_as_it_is() -> None:
+    assert newer_than_first("When do we move, by the minutes of 2026-01-08?", MINUTES) == []
+
+
+def test_an_amendment_is_newer_than_its_contract_and_a_draft_than_nothing() -> None:
+    hits = [
+        held_by("1", "Contract of service", "contract-marsh-2026.docx"),
+        held_by("2", "Amendment", "amendment-marsh.docx"),
+        held_by("3", "Contract of service, draft", "contract-marsh-2027-draft.docx"),
+    ]
+    assert newer_than_first("What is the notice period?", hits) == [2]

@@ -8,7 +8,8 @@ from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError
-from localrag.library.indexes.faiss import FaissVectors, WithVectors
+from localrag.library.indexes.comparison import WithVectors
+from localrag.library.indexes.faiss import FaissVectors
 from localrag.presentation.steps import decision
 from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever, read_queries
 from localrag.retrieval.fusion import reciprocal_rank_fusion

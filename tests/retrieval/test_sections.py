@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from localrag.retrieval.sections import Outline, Passage, sections, widened
+from localrag.retrieval.sections import Outline, PassageSpan, sections, widened
 from localrag.types import Chunk, Columns, ScoredChunk
 
 TEXT = "".join(f"{number:>3} " + "x" * 95 + "\n" for number in range(12))
@@ -17,7 +17,7 @@ CHUNKS = [
     )
     for n, heading in enumerate(HEADINGS)
 ]
-OUTLINE = Outline([Passage(c.id, c.position, c.heading, c.start, c.end) for c in CHUNKS])
+OUTLINE = Outline([PassageSpan(c.id, c.position, c.heading, c.start, c.end) for c in CHUNKS])
 
 
 def hit(position: int, score: float = 1.0) -> ScoredChunk:

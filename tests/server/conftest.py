@@ -39,12 +39,14 @@ TEA = "云溪茶园在三月采摘春茶。茶园有四个山坡。"
 class Writing(ScriptedLLM):
     """Says yes to whatever it is asked to choose, and writes slowly while it is let.
 
-    No to a question that has the word `denied` in it. It proposes `parts` for whatever question.
+    No to a question that has the word `denied` in it, and no support for an answer that has
+    the word `unsupported`. It proposes `parts` for whatever question.
     """
 
     pieces: Sequence[str] = ("It was opened ", "in 1907 [1].")
     pause = 0.001
     denied = ""
+    unsupported = ""
     parts: Sequence[str] = ()
     stopped: threading.Event | None = None
 
@@ -58,7 +60,9 @@ class Writing(ScriptedLLM):
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> NDArray[np.float64]:
         weights = np.full(len(choices), 0.01)
-        denies = self.denied and self.denied in messages[-1].content and len(choices) == 2
+        asked = messages[-1].content
+        denies = self.denied and self.denied in asked and len(choices) == 2
+        denies = denies or (self.unsupported and self.unsupported in asked and len(choices) == 3)
         weights[-1 if choices[0] == "1" or denies else 0] = 1.0
         return weights / weights.sum()
 

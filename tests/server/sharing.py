@@ -20,7 +20,7 @@ from localrag.library.location import Location, name_of
 from localrag.library.records import EmbeddingIdentity
 from localrag.server.access import Access
 from localrag.server.app import make_app
-from localrag.server.asker import Users
+from localrag.server.asker import UserDirectory
 from localrag.server.libraries import Libraries
 from localrag.server.listening import bind, in_thread
 from localrag.server.people import People, SignOn
@@ -88,7 +88,7 @@ class Node:
 
     port: int
     access: Access
-    users: Users
+    users: UserDirectory
     llm: Writing
     engines: dict[str, Engine]
 
@@ -114,7 +114,11 @@ def fill(places: Mapping[str, Location]) -> None:
 
 @contextmanager
 def shared(
-    places: Mapping[str, Location], users: Users, *, sign_on: SignOn | None = None, proxy: str = ""
+    places: Mapping[str, Location],
+    users: UserDirectory,
+    *,
+    sign_on: SignOn | None = None,
+    proxy: str = "",
 ) -> Iterator[Node]:
     """A server of these libraries, for these users."""
     llm, made, settings = Writing(), factory.make_model, Settings()

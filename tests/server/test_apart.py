@@ -15,10 +15,11 @@ from localrag.config.settings import LlamaCppSettings, Settings
 from localrag.engine import Engine
 from localrag.evaluation.results import Report
 from localrag.evaluator.evaluator import open_cache
+from localrag.library.records import Removals
 from localrag.models.llms.base import Options
 from localrag.server import pages
-from localrag.server.evaluating import Reports
 from localrag.server.pages import Pages
+from localrag.server.results import Results
 from localrag.server.views import View
 from localrag.types import Message
 
@@ -31,11 +32,11 @@ def test_pages_of_other_libraries_stay_where_something_is_removed(
     drawn, ended = list[bool](), list[bool]()
     monkeypatch.setattr(pages, "view_span", lambda *_: DRAWN)
     monkeypatch.setattr(pages, "with_image", lambda library, *_: drawn.append(True) or DRAWN)
+    monkeypatch.setattr(pages.ParsingProcess, "close", lambda _: ended.append(True))
     one = cast(Any, SimpleNamespace(has_document=lambda _: True))
 
     async def look() -> list[int]:
         held = Pages()
-        monkeypatch.setattr(held._drawing, "close", lambda: ended.append(True))
         counts = list[int]()
         for forgotten in ("none", "two", "one"):
             if forgotten != "none":
@@ -48,17 +49,53 @@ def test_pages_of_other_libraries_stay_where_something_is_removed(
     assert len(ended) == 1  # the process that had drawn it
 
 
-def test_reports_go_with_what_was_removed_from_their_own_library() -> None:
-    reports = Reports()
-    one, two = (reports.keep(cast(Report, name), name) for name in ("one", "two"))
+def test_each_library_has_a_drawing_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page of one library may do there cannot be done to the next one's."""
+    used, ended = list[tuple[str, object]](), list[object]()
+    monkeypatch.setattr(pages, "view_span", lambda *_: DRAWN)
+    monkeypatch.setattr(
+        pages, "with_image", lambda library, _, process, __: used.append((library.name, process))
+    )
+    monkeypatch.setattr(pages.ParsingProcess, "close", lambda process: ended.append(process))
+    names = ["one", "two", "one", *(f"more {n}" for n in range(pages._MOST_PROCESSES)), "two"]
+
+    async def look() -> None:
+        held = Pages()
+        for number, name in enumerate(names):
+            library = cast(Any, SimpleNamespace(name=name, has_document=lambda _: True))
+            await held.view(library, View(name, f"d{number}", 0, 1))
+
+    anyio.run(look)
+    first, second, again = (process for _, process in used[:3])
+    assert first is again
+    assert first is not second
+    assert len({id(process) for _, process in used}) == len({*names}) + 1  # "two" began anew
+    assert ended[:2] == [second, first]  # those that were asked for longest ago
+
+
+def test_results_go_with_what_was_removed_from_their_own_library() -> None:
+    results = Results()
+    before = Removals("epoch", 1, due=False)
+    one, two = (results.keep(name, name, before) for name in ("one", "two"))
     for _ in range(5):
-        reports.keep(cast(Report, "more"), "two")
-    assert reports.get(one) == ("one", "one")
-    assert reports.get(two) is None
-    reports.forget("two")
-    assert reports.get(one)
-    reports.forget("one")
-    assert reports.get(one) is None
+        results.keep("more", "two", before)
+    assert results.get(one, str) == ("one", "one")
+    assert results.get(one, Report) is None
+    assert results.get(two, str) is None
+    results.forget("two")
+    assert results.get(one, str)
+    results.forget("one")
+    assert results.get(one, str) is None
+
+
+def test_what_was_begun_after_a_removal_stays_when_a_server_hears_of_it() -> None:
+    results, before, after = Results(), Removals("e", 1, due=False), Removals("e", 2, due=True)
+    old, new = results.keep("old", "garden", before), results.keep("new", "garden", after)
+    results.forget("garden", Removals("e", 2, due=False))
+    assert results.get(old, str) is None
+    assert results.get(new, str) == ("new", "garden")
+    results.forget("garden", Removals("another", 2, due=False))  # made anew from the files
+    assert results.get(new, str) is None
 
 
 def test_verdicts_paid_for_by_one_library_are_not_found_by_another(tmp_path: Path) -> None:

@@ -117,7 +117,14 @@ def test_who_is_refused_is_answered_before_the_body(served: Served, head: str) -
 @pytest.mark.parametrize(
     "path",
     [
-        *("../own.py", "..%2fown.py", "%2e%2e/own.py", "..%5cown.py", "..\\own.py", "/etc/passwd"),
+        *(
+            "../rest.py",
+            "..%2frest.py",
+            "%2e%2e/rest.py",
+            "..%5crest.py",
+            "..\\rest.py",
+            "/etc/passwd",
+        ),
         *("%00", "app.js%00", "a" * 3000, "%ff", "", ".", "../static", "../../pyproject.toml"),
     ],
 )

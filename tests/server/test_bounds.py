@@ -36,6 +36,19 @@ TOO_MUCH: dict[tuple[str, str], list[dict[str, Any]]] = {
         {"question": LONG, "vary": "modes"},
         {"question": QUESTION, "vary": "modes", "reference": LONG},
     ],
+    ("POST", "/api/tables"): [
+        {"columns": [{"question": LONG}]},
+        {"columns": [{"question": "x" * 2000}]},
+        {"columns": [{"question": QUESTION}], "words": LONG},
+        {"columns": [{"question": QUESTION}] * 51},
+        {"columns": []},
+    ],
+    ("POST", "/api/tables/documents"): [{"words": LONG}, {"patterns": ["x"] * 101}],
+    ("POST", "/api/summaries"): [
+        {"about": LONG},
+        {"patterns": ["x"] * 101},
+        {"first_page": -1},
+    ],
     ("POST", "/v1/chat/completions"): [
         {"messages": [{"role": "user", "content": LONG}]},
         {"messages": [*MESSAGES, MESSAGES[0]]},
@@ -114,6 +127,18 @@ def test_tools_refuse_too_much_too(served: Served, computed: list[str]) -> None:
     asked: dict[str, list[dict[str, object]]] = {
         "search": [{"query": LONG}],
         "ask": [{"question": LONG}],
+        "table": [
+            {"columns": [LONG]},
+            {"columns": [QUESTION], "words": LONG},
+            {"columns": [QUESTION], "documents": [LONG]},
+            {"columns": []},
+        ],
+        "summarise": [
+            {"documents": [DOCUMENT], "about": LONG},
+            {"documents": [LONG]},
+            {"documents": []},
+        ],
+        "compute": [{"question": LONG}, {"question": QUESTION, "documents": [LONG]}],
         "get_page": [
             {"document": LONG},
             {"document": DOCUMENT, "question": LONG},

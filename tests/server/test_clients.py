@@ -143,6 +143,9 @@ def test_the_inspector_over_http(served: Served, tmp_path: Path) -> None:
     assert [tool["name"] for tool in tools] == [
         "search",
         "ask",
+        "table",
+        "summarise",
+        "compute",
         "get_page",
         "list_documents",
         "status",

@@ -28,10 +28,18 @@ from localrag.engine import Engine
 from localrag.errors import BackendError
 from localrag.library.catalogue.filters import Filter
 from localrag.server import client, endpoint
-from localrag.server.calls import Answered, Call, Event, Text, Waiting, framed, next_event
+from localrag.server.calls import (
+    AnswerEvent,
+    Call,
+    CallEvent,
+    TextEvent,
+    WaitingEvent,
+    framed,
+    next_event,
+)
 from localrag.server.client import GoneError, RunningServer
 from localrag.server.commands import command_app
-from localrag.server.endpoint import Endpoint, Kind, endpoints
+from localrag.server.endpoint import Kind, ServerEntry, endpoints
 from localrag.server.libraries import Libraries
 from localrag.server.listening import Server, bind, configured
 from localrag.server.queue import ModelQueue
@@ -75,11 +83,11 @@ def home(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hom
 
 
 @pytest.fixture
-def start(home: Home) -> Iterator[Callable[..., Endpoint]]:
+def start(home: Home) -> Iterator[Callable[..., ServerEntry]]:
     """Starts a server for commands."""
     with ExitStack() as stack:
 
-        def started(kind: Kind | None = None) -> Endpoint:
+        def started(kind: Kind | None = None) -> ServerEntry:
             made = stack.enter_context(endpoint.listening(home.folder, kind))
             assert made is not None
             libraries = Libraries([home.library], lambda _: home.served.engine)
@@ -138,7 +146,7 @@ ASKED = (
 
 @pytest.mark.parametrize("words", ASKED, ids=" ".join)
 def test_results_are_the_same(
-    home: Home, start: Callable[..., Endpoint], run: Callable[..., str], words: tuple[str, ...]
+    home: Home, start: Callable[..., ServerEntry], run: Callable[..., str], words: tuple[str, ...]
 ) -> None:
     start()
     with_server = run(*words, "--json")
@@ -149,7 +157,7 @@ def test_results_are_the_same(
 
 
 def test_each_call_is_a_line_of_the_log_without_its_text(
-    home: Home, start: Callable[..., Endpoint], run: Callable[..., str]
+    home: Home, start: Callable[..., ServerEntry], run: Callable[..., str]
 ) -> None:
     start()
     run("search", QUESTION)
@@ -160,7 +168,7 @@ def test_each_call_is_a_line_of_the_log_without_its_text(
 
 @pytest.mark.parametrize("kind", [".sock", ".port"])
 def test_an_answer_comes_as_it_is_written(
-    home: Home, start: Callable[..., Endpoint], run: Callable[..., str], kind: Kind
+    home: Home, start: Callable[..., ServerEntry], run: Callable[..., str], kind: Kind
 ) -> None:
     if kind == ".sock" and not hasattr(socket, "AF_UNIX"):
         pytest.skip("only where there are Unix sockets")
@@ -175,7 +183,7 @@ def test_an_answer_comes_as_it_is_written(
 
 def test_a_follow_up_is_understood_by_the_server(
     home: Home,
-    start: Callable[..., Endpoint],
+    start: Callable[..., ServerEntry],
     run: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -206,7 +214,7 @@ def why_not(run: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> str:
 )
 def test_a_server_that_differs_is_not_used(
     home: Home,
-    start: Callable[..., Endpoint],
+    start: Callable[..., ServerEntry],
     run: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -238,7 +246,7 @@ def test_a_server_that_differs_is_not_used(
 
 
 def test_a_hosted_model_is_confirmed_in_the_terminal(
-    home: Home, start: Callable[..., Endpoint], monkeypatch: pytest.MonkeyPatch
+    home: Home, start: Callable[..., ServerEntry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start()
     monkeypatch.setenv("LOCALRAG_LLM_BACKEND", "openai")
@@ -345,7 +353,7 @@ KINDS = (".sock", ".port") if hasattr(socket, "AF_UNIX") else (".port",)
 @pytest.mark.parametrize("how", ["wrong", "relayed", "nonsense", "without end"])
 def test_a_server_that_does_not_know_the_token_is_told_nothing(
     home: Home,
-    start: Callable[..., Endpoint],
+    start: Callable[..., ServerEntry],
     run: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
     kind: Kind,
@@ -383,7 +391,7 @@ def test_a_server_that_does_not_know_the_token_is_told_nothing(
         assert impostor.heard.count(b"GET /hello") >= 1
 
 
-def ending_early(home: Home, *events: Event) -> Impostor:
+def ending_early(home: Home, *events: CallEvent) -> Impostor:
     """A server of this user that ends after these events."""
     made: list[Impostor] = []
 
@@ -415,7 +423,7 @@ def test_a_server_that_ends_before_the_answer_is_not_missed(
 
 def test_a_server_that_ends_in_the_answer(home: Home, run: Callable[..., str]) -> None:
     """What was printed stands on the screen: the rest of another answer would not go with it."""
-    with closing(ending_early(home, Text("It was "))):
+    with closing(ending_early(home, TextEvent("It was "))):
         with pytest.raises(BackendError, match="ended before the answer"):
             run("ask", QUESTION)
         assert home.opened == []
@@ -425,7 +433,7 @@ def test_a_server_that_ends_in_the_answer(home: Home, run: Callable[..., str]) -
 
 def test_a_failure_is_said_in_the_command_s_own_words(
     home: Home,
-    start: Callable[..., Endpoint],
+    start: Callable[..., ServerEntry],
     run: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -439,44 +447,44 @@ def test_a_failure_is_said_in_the_command_s_own_words(
     assert home.opened == [home.library], "it was tried here"
 
 
-def asking(home: Home, server: Endpoint) -> Iterator[Event]:
+def asking(home: Home, server: ServerEntry) -> Iterator[CallEvent]:
     call = Call(what="ask", setup=home.setup, question=QUESTION)
     return RunningServer(server, TOKEN).told(call)
 
 
-def test_who_leaves_frees_the_model(home: Home, start: Callable[..., Endpoint]) -> None:
+def test_who_leaves_frees_the_model(home: Home, start: Callable[..., ServerEntry]) -> None:
     server = start()
     home.served.llm.pieces, home.served.llm.pause = [f"word{n} " for n in range(1000)], 0.05
     with closing(asking(home, server)) as events:  # type: ignore[type-var]
-        assert any(isinstance(event, Text) for event in events)
+        assert any(isinstance(event, TextEvent) for event in events)
     left = time.monotonic()
     home.served.llm.pieces, home.served.llm.pause = ("It was opened in 1907 [1].",), 0.0
     *_, last = asking(home, server)
     assert time.monotonic() - left < 2.0
-    assert isinstance(last, Answered)
+    assert isinstance(last, AnswerEvent)
 
 
-def test_who_does_not_read_frees_the_model(home: Home, start: Callable[..., Endpoint]) -> None:
+def test_who_does_not_read_frees_the_model(home: Home, start: Callable[..., ServerEntry]) -> None:
     """As a command that was suspended in its terminal."""
     server, llm = start(), home.served.llm
     llm.pieces, llm.pause = ["a "] * 8000, 0.0
     with closing(asking(home, server)) as unread:  # type: ignore[type-var]
-        assert any(isinstance(event, Text) for event in unread)
+        assert any(isinstance(event, TextEvent) for event in unread)
         time.sleep(1)
         llm.pieces = ("It was opened in 1907 [1].",)
-        told: list[Event] = []
+        told: list[CallEvent] = []
         second = threading.Thread(target=lambda: told.extend(asking(home, server)))
         second.start()
         second.join(10)
         in_time = list(told)
     second.join(10)
     assert in_time
-    assert isinstance(in_time[-1], Answered)
+    assert isinstance(in_time[-1], AnswerEvent)
 
 
 def test_who_waits_is_told_so(
     home: Home,
-    start: Callable[..., Endpoint],
+    start: Callable[..., ServerEntry],
     run: Callable[..., str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -485,7 +493,7 @@ def test_who_waits_is_told_so(
     with closing(asking(home, server)) as first:  # type: ignore[type-var]
         next(first)
         second = asking(home, server)
-        assert isinstance(next(second), Waiting)
+        assert isinstance(next(second), WaitingEvent)
         second.close()  # type: ignore[attr-defined]
         threading.Timer(0.5, lambda: list(first)).start()
         cli.main(
@@ -496,7 +504,7 @@ def test_who_waits_is_told_so(
     assert "Waiting for the server: 1 before you" in capsys.readouterr().err
 
 
-def test_what_killed_servers_left_is_swept(home: Home, start: Callable[..., Endpoint]) -> None:
+def test_what_killed_servers_left_is_swept(home: Home, start: Callable[..., ServerEntry]) -> None:
     live = start()
     left = endpoint.listening(home.folder)
     made = left.__enter__()
@@ -538,7 +546,7 @@ def test_where_nothing_can_be_made_there_is_none(tmp_path: Path) -> None:
     ],
 )
 def test_only_commands_are_answered_there(
-    start: Callable[..., Endpoint], request_line: str, headers: str, status: int
+    start: Callable[..., ServerEntry], request_line: str, headers: str, status: int
 ) -> None:
     with closing(start().connect(5)) as raw:
         head = f"{request_line} HTTP/1.1\r\n{headers}\r\nContent-Length: 0\r\n\r\n"

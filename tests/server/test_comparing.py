@@ -73,7 +73,7 @@ def test_what_cannot_be_compared_is_refused(served: Served) -> None:
 )
 def test_ways_stand_side_by_side(opened: Open, locale: str, scheme: str, width: int) -> None:
     page = (at := opened(locale, scheme, width)).page
-    page.locator("nav .tab").nth(3).click()
+    page.locator("nav .tab").nth(5).click()
     at.is_accessible()
     page.locator("#compared").fill(QUESTION)
     page.keyboard.press("Enter")

@@ -11,7 +11,7 @@ from localrag.errors import ParsingError
 from localrag.indexing.reading import PART
 from localrag.library.records import FileState, UnreadFile
 from localrag.server.documents import MOST
-from localrag.types import PageNote, Table
+from localrag.types import PageNote, TableSpan
 
 
 def test_a_long_list_comes_in_parts_the_newest_first(served: Served) -> None:
@@ -77,7 +77,7 @@ def test_a_document_is_read_from_page_to_page_and_part_to_part(served: Served) -
     long = "".join(chr(0x4E00 + number % 1000) for number in range(2 * PART))
     read = document("First page.", long, "", "Name | Height\nElm | 30", source="trees.pdf")
     start = len(read.text) - len("Name | Height\nElm | 30")
-    read = replace(read, tables=(Table(start, len(read.text), ("Name", "Height")),))
+    read = replace(read, tables=(TableSpan(start, len(read.text), ("Name", "Height")),))
     add(served.engine.library, read)
     with served.client() as http:
 

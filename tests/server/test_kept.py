@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from library.library_fixtures import bytes_on_disk
+from answers import answer as answered
+from library.library_fixtures import add, bytes_on_disk, document, open_library
 from server.conftest import Served
 from server.test_own import events
 
 from localrag.library.catalogue.filters import Filter
 from localrag.server import history
-from localrag.types import Answer, Citation, ScoredChunk, Step
+from localrag.types import Basis, Citation, ScoredChunk, Step
 
 HISTORY = "/api/history"
 FOLLOW_UP = "And how many orchids does it have?"
@@ -152,15 +155,12 @@ def test_a_figure_that_the_answer_does_not_cite_is_not_kept(
     step = Step("disagreement", {"passages": ("1", "2"), "figures": ("1907", "1912")}, None, 0.0)
     chunks = library.chunks(library.chunk_ids(Filter()).tolist())
     (one,) = (each for each in chunks.values() if "1907" in each.text)
-    told = Answer(
-        "When?",
+    told = answered(
         "It was opened in 1907 [1].",
-        "en",
-        True,
-        (Citation(1, one.id, "garden.txt", 1, "The glass house was opened in 1907."),),
-        (ScoredChunk(one, 1.0, "garden.txt"),),
-        (step,),
-        1.0,
+        [Citation(1, one.id, "garden.txt", 1, "The glass house was opened in 1907.")],
+        question="When?",
+        contexts=(ScoredChunk(one, 1.0, "garden.txt"),),
+        trace=(step,),
     )
     kept = history.keep(library, "When?", told, "en", "", 0)
     assert kept is not None
@@ -189,3 +189,24 @@ def test_a_record_that_is_none_of_ours_is_damage(served: Served, http: httpx.Cli
         refused = http.get(f"{HISTORY}/{number}")
         assert refused.status_code == 500
         assert "catalogue" in refused.json()["error"]["message"]
+
+
+def test_an_answer_that_was_computed_goes_with_whatever_it_was_computed_from(
+    tmp_path: Path,
+) -> None:
+    with open_library(tmp_path) as library:
+        library.keep_history(on=True)
+        texts = [document(f"name{number}", source=f"/p/{number}.csv") for number in range(2)]
+        for each in texts:
+            add(library, each)
+        (chunk,) = library.document_chunks(texts[0].id)
+        cited = Citation(1, chunk.id, "/p/0.csv", 1, "name0")
+        made = answered("name0 [1]", (cited,), contexts=(ScoredChunk(chunk, 1.0, "/p/0.csv"),))
+        trace = (Step("plan", {"files": ("TRIED.csv",)}, 0.9, 0.1),)
+        basis = Basis(("/p/0.csv", "/p/1.csv"), 2, 2, documents=tuple(one.id for one in texts))
+        made = replace(made, trace=trace, basis=basis)
+        assert history.keep(library, "Which names?", made, "en", "", 0)
+        assert b"TRIED.csv" not in bytes_on_disk(tmp_path)
+        library.remove(sources=["/p/1.csv"])
+        assert library.conversations() == []
+    assert b"/p/1.csv" not in bytes_on_disk(tmp_path)

@@ -98,7 +98,8 @@ def test_tools_only_read_and_say_what_they_take_and_give(served: Served) -> None
     async def work() -> None:
         async with connected(served) as (client, _):
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert list(tools) == ["search", "ask", "get_page", "list_documents", "status"]
+            reading = ["search", "ask", "table", "summarise", "compute", "get_page"]
+            assert list(tools) == [*reading, "list_documents", "status"]
             for tool in tools.values():
                 assert tool.annotations is not None
                 assert tool.annotations.read_only_hint is True
@@ -109,6 +110,41 @@ def test_tools_only_read_and_say_what_they_take_and_give(served: Served) -> None
             assert "passages" in (tools["search"].output_schema or {})["properties"]
 
     anyio.run(work)
+
+
+def test_a_table_has_quotations_and_says_how_complete_it_is(served: Served) -> None:
+    heard: list[str] = []
+
+    async def hear(_: float, __: float | None, message: str | None) -> None:
+        heard.append(message or "")
+
+    async def work() -> None:
+        async with connected(served) as (client, _):
+            asked: dict[str, object] = {
+                "columns": ["yes/no: Does it have orchids?", "old | new: How old is it?"],
+                "documents": ["garden.txt"],
+            }
+            result = await client.call_tool("table", asked, progress_callback=hear)
+            data = result.structured_content
+            assert data is not None
+            (row,) = data["rows"]
+            assert row["file"] == "garden.txt"
+            assert [cell["text"] for cell in row["cells"]] == ["yes", "old"]
+            assert row["cells"][0]["where"] == "garden.txt, p. 1"
+            assert row["cells"][0]["quote"] == "It has two hundred orchids."
+            assert "/view#" in row["cells"][0]["link"]
+            assert data["totals"][0] == ["yes 1 of 1", "1 of 1 read; none undecided"]
+            assert data["final"] is True
+            text, again = await call(client, "table", **asked)
+            assert again["rows"] == data["rows"]
+            assert 'orchids? yes (garden.txt, p. 1: "It has two hundred orchids.")' in text
+            failed = await failure(client, "table", columns=["x"], documents=["/etc/passwd"])
+            assert "none matches" in failed
+            assert "no table with columns" in await failure(client, "compute", question="Sum?")
+
+    anyio.run(work)
+    assert "1 document, 2 questions: 2 cells to read" in heard[0]
+    assert "1 cells left" in heard[1]
 
 
 @pytest.mark.parametrize("era", ERAS)

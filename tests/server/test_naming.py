@@ -37,7 +37,7 @@ from localrag.messages import InterfaceLanguage
 from localrag.server.access import Access
 from localrag.server.app import routes_of
 from localrag.server.libraries import Libraries
-from localrag.server.naming import Naming, own_names, without_paths
+from localrag.server.naming import Naming, below_shared, own_names, without_paths
 from localrag.server.replies import error_body
 
 QUESTION = "When was the glass house opened?"
@@ -348,6 +348,7 @@ def _questions(walk: Walk) -> None:
     walk.ask("/v1/vector_stores/absent/search", query="x")
     for vary in ("rerankers", "modes"):
         walk.ask("/api/compare", question=QUESTION, vary=vary)
+    _tables(walk)
     walk.ask("/api/evaluate", name="a.json", data="no")
     said_so = {"question": QUESTION, "reference": "In 1907."}
     made = walk.ask("/api/evaluate", name="a.jsonl", data=json.dumps(said_so), metrics=["f1"])
@@ -383,6 +384,23 @@ def _kept(walk: Walk, tmp_path: Path) -> None:
     assert any(one["later"] for one in shown if one["key"] == "embedding.model")
 
 
+def _tables(walk: Walk) -> None:
+    columns = [{"question": QUESTION}, {"question": "Is it open?", "kind": "yes/no"}]
+    for chosen in ({}, {"patterns": ["2024"]}, {"patterns": [str(Path("/etc/*"))]}):
+        walk.ask("/api/tables/documents", **chosen)
+        asked = walk.ask("/api/tables", columns=columns, **chosen)
+        walk.ask("/api/tables/saved/x", columns=columns, **chosen)
+        for name in re.findall(r'"name": "([0-9a-f]{16})"', asked.text):
+            for ending in ("html", "json", "csv", "md", "xlsx"):
+                assert walk("GET", f"/api/tables/{name}.{ending}").status_code == 200
+        walk.ask("/api/summaries", **chosen)
+        walk.ask("/api/summaries", about=QUESTION, **chosen)
+    assert "2024" in walk("GET", "/api/tables").text
+    walk.ask("/api/tables", saved="x")
+    walk("DELETE", "/api/tables/saved/x")
+    walk("DELETE", "/api/tables/saved/x")
+
+
 def _assistants(walk: Walk, ids: dict[str, str]) -> None:
     client = {"name": "t", "version": "1"}
     begun = walk.call(
@@ -392,6 +410,11 @@ def _assistants(walk: Walk, ids: dict[str, str]) -> None:
     for name, asked in (
         ("search", {"query": QUESTION}),
         ("ask", {"question": QUESTION}),
+        ("table", {"columns": [QUESTION, "Is it open?"]}),
+        ("table", {"columns": [QUESTION], "documents": [str(Path("/etc/*"))]}),
+        ("summarise", {"documents": ["2024"]}),
+        ("summarise", {"documents": [str(Path("/etc/*"))], "about": QUESTION}),
+        ("compute", {"question": "How many?", "documents": ["2024"]}),
         ("list_documents", {}),
         ("list_documents", {"containing": "2024/"}),
         ("get_page", {"document": "2024/report.txt"}),
@@ -465,8 +488,26 @@ def _expect_all_routes(walk: Walk, tmp_path: Path) -> None:
 
 
 def test_the_user_of_this_machine_gets_paths(served: Served, place: Path) -> None:
-    served.engine.called = Naming(served.engine.library).of
+    served.engine.display_name = Naming(served.engine.library).of
     whole = served.engine.search(QUESTION, AskOptions(paths=True))
     named = served.engine.search(QUESTION)
     assert str(place / "report.txt") in {hit.source for hit in whole}
     assert "report.txt" in {hit.source for hit in named}
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        (["/data/a/x.txt", "/data/a/b/y.txt"], ["x.txt", "b/y.txt"]),
+        (["/home/ada/x.txt", "/home/ada/b/y.txt"], ["x.txt", "b/y.txt"]),
+        (["/srv/secret/a/x.txt", "/mnt/private/b/y.txt"], ["a/x.txt", "b/y.txt"]),
+        (["/home/ada/a/x.txt", "/home/bob/y.txt"], ["a/x.txt", "y.txt"]),
+        (
+            ["x.txt", "/srv/secret/a/y.txt", "/srv/secret/a/b/z.txt"],
+            ["x.txt", "a/y.txt", "a/b/z.txt"],
+        ),
+        (["C:\\Users\\ada\\a\\x.txt", "C:\\Users\\ada\\b\\y.txt"], ["a/x.txt", "b/y.txt"]),
+    ],
+)
+def test_folders_that_all_share_are_not_told(paths: list[str], told: list[str]) -> None:
+    assert list(below_shared(paths).values()) == told

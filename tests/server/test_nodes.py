@@ -30,7 +30,7 @@ from localrag.egress.databases import Database, read_url
 from localrag.engine import Engine
 from localrag.errors import LibraryError, UsageError
 from localrag.indexing import events
-from localrag.library.catalogue.postgres.queue import Arguments, Job, Jobs
+from localrag.library.catalogue.postgres.queue import Arguments, Jobs, QueuedJob
 from localrag.library.deleting import delete_library
 from localrag.library.library import Library
 from localrag.library.location import Location
@@ -100,7 +100,7 @@ def everything(location: Location) -> tuple[list[tuple[str, list[str]]], list[li
     return documents, hits
 
 
-def of(job: Job) -> int:
+def of(job: QueuedJob) -> int:
     """The process of the node that has a job."""
     return int(job.node.split(":")[1])
 
@@ -241,7 +241,7 @@ def test_what_becomes_a_link_once_it_was_listed_is_not_read(
         deeper.rmdir()
         deeper.symlink_to(tmp_path)
 
-    monkeypatch.setattr(node._Held, "hear", at(events.Found, swap))
+    monkeypatch.setattr(node._Held, "hear", at(events.FilesFound, swap))
     add_job(engine, folder)
     assert node_of(engine, folder).look(engine)
     (job,) = jobs_of(engine).all()
@@ -317,7 +317,7 @@ def test_a_folder_that_is_not_mounted_takes_nothing_out(engine: Engine, tmp_path
     assert engine.library.counts().documents == 1
 
 
-def prune(engine: Engine, folder: Path) -> Job:
+def prune(engine: Engine, folder: Path) -> QueuedJob:
     """The folder added once more, and what is gone from it removed."""
     jobs_of(engine).put("add", Arguments((str(folder),), prune=True))
     assert node_of(engine, folder).look(engine)
@@ -350,7 +350,7 @@ def test_one_mount_of_several_that_is_missing_takes_nothing_out(
             path.unlink()
         shutil.rmtree(folder / "mounted")
 
-    monkeypatch.setattr(node._Held, "hear", at(events.Found, unmount))
+    monkeypatch.setattr(node._Held, "hear", at(events.FilesFound, unmount))
     assert prune(engine, folder).state == "done"
     assert left(engine) == {"000.txt", "001.txt", "other.txt"}
 
@@ -420,11 +420,13 @@ def test_jobs_of_a_library_that_was_made_again_wait_for_no_request(
             until(lambda: jobs_of(again).all()[0].state == "done", 20)
 
 
-def at(kind: type[events.Event], act: Callable[[], None]) -> Callable[[object, events.Event], None]:
+def at(
+    kind: type[events.IndexingEvent], act: Callable[[], None]
+) -> Callable[[object, events.IndexingEvent], None]:
     """`_Held.hear` that does something at the first event of that kind."""
     hear, done = node._Held.hear, []
 
-    def heard(held: node._Held, happened: events.Event) -> None:
+    def heard(held: node._Held, happened: events.IndexingEvent) -> None:
         if isinstance(happened, kind) and not done:
             done.append(happened)
             act()

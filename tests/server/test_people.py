@@ -21,13 +21,13 @@ from starlette.routing import Mount, Route
 
 from localrag.errors import ConfigError, UsageError
 from localrag.library.acting import Action, Role, acting
-from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.location import Location
 from localrag.messages import InterfaceLanguage
 from localrag.server import jobs, libraries, people
 from localrag.server.access import Access
 from localrag.server.app import make_app, routes_of
-from localrag.server.endpoint import Endpoint
+from localrag.server.endpoint import ServerEntry
 from localrag.server.libraries import Libraries
 from localrag.server.listening import in_thread, on_socket
 from localrag.server.people import SECRET_HEADER, People, SignOn, sign_on_of
@@ -152,6 +152,18 @@ SENT: dict[tuple[str, str], Callable[[str], dict[str, Any]]] = {
         "url": "/api/documents/none",
         "params": {"library": name},
     },
+    ("GET", "/api/tables"): _query,
+    ("POST", "/api/tables"): lambda name: {"json": {"library": name, "columns": [ASKED]}},
+    ("POST", "/api/tables/documents"): lambda name: {"json": {"library": name}},
+    ("POST", "/api/tables/saved/{name}"): lambda name: {
+        "url": "/api/tables/saved/x",
+        "json": {"library": name, "columns": [ASKED]},
+    },
+    ("DELETE", "/api/tables/saved/{name}"): lambda name: {
+        "url": "/api/tables/saved/none",
+        "params": {"library": name},
+    },
+    ("POST", "/api/summaries"): lambda name: {"json": {"library": name}},
     ("GET", "/api/jobs"): _query,
     ("POST", "/api/jobs/{number}/cancel"): lambda name: {
         "url": "/api/jobs/1/cancel",
@@ -167,6 +179,7 @@ ELSEWHERE = {key for key, least in LEAST.items() if least in ("anybody", "signed
     ("GET", "/mcp"),  # no request rests on another
     ("DELETE", "/mcp"),
     ("GET", "/api/reports/{name}"),
+    ("GET", "/api/tables/{name}"),
 }
 
 
@@ -296,14 +309,14 @@ def test_the_rights_of_who_asks_go_with_the_request_wherever_its_work_is_done(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: set[object] = set()
-    read = Catalogue.read
+    read = SqliteCatalogue.read
 
-    def watched(self: Catalogue) -> Any:
+    def watched(self: SqliteCatalogue) -> Any:
         if threading.current_thread().name != "following":
             seen.add(acting.get())
         return read(self)
 
-    monkeypatch.setattr(Catalogue, "read", watched)
+    monkeypatch.setattr(SqliteCatalogue, "read", watched)
     ada, ben, _ = tokens(node).values()
     for key in SENT:
         for token in (ada, ben):
@@ -465,7 +478,7 @@ def test_what_goes_on_without_rights_is_cut(node: Node, monkeypatch: pytest.Monk
 
         return failed
 
-    monkeypatch.setattr("localrag.server.own.as_event", stubborn)
+    monkeypatch.setattr("localrag.server.rest.as_event", stubborn)
     token = tokens(node)["ben"]
     node.llm.pieces, node.llm.pause = ["slowly "] * 400, 0.05
 
@@ -708,7 +721,7 @@ def test_a_server_that_ends_leaves_the_socket_of_the_next(tmp_path: Path) -> Non
         time.sleep(0.05)
         with on_socket(path):
             ending.close()
-            Endpoint(path).connect(1).close()
+            ServerEntry(path).connect(1).close()
     assert not path.exists()
 
 

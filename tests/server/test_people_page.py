@@ -53,7 +53,7 @@ def test_each_signs_in_with_a_token_and_is_offered_what_they_may(node: Node, pag
 
     sign_in(page, given["ben"])
     expect(page.locator(".user")).to_have_text("ben")
-    is_offered(page, "Ask", "Documents", "Search", "Compare")
+    is_offered(page, "Ask", "Documents", "Search", "Table", "Summary", "Compare")
     page.get_by_role("button", name="Documents").first.click()
     expect(page.locator(".documents > li")).to_have_count(1)
     expect(page.get_by_role("button", name="Remove garden.txt")).to_have_count(0)
@@ -70,12 +70,12 @@ def test_each_signs_in_with_a_token_and_is_offered_what_they_may(node: Node, pag
     page.get_by_role("button", name="Sign out").click()
     sign_in(page, given["ada"])
     expect(page.locator(".user")).to_have_text("ada")
-    is_offered(page, "Ask", "Documents", "Search", "Compare", "Evaluate")
+    is_offered(page, "Ask", "Documents", "Search", "Table", "Summary", "Compare", "Evaluate")
     page.get_by_role("button", name="Documents").first.click()
     expect(page.get_by_role("button", name="Remove garden.txt")).to_be_visible()
     page.get_by_label("Library").select_option("tea")
     expect(page.get_by_role("button", name="Remove tea.txt")).to_be_visible()
-    is_offered(page, "Ask", "Documents", "Search", "Compare")
+    is_offered(page, "Ask", "Documents", "Search", "Table", "Summary", "Compare")
 
     node.users.secrets.clear()  # as where all tokens are revoked: nothing of theirs stays in sight
     expect(page.get_by_label("Token")).to_be_visible()

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from localrag.errors import LibraryError
-from localrag.library.catalogue.postgres.queue import Arguments, Job, Progress
+from localrag.library.catalogue.postgres.queue import Arguments, Progress, QueuedJob
 from localrag.presentation.jobs import job_json, job_text
 from localrag.server.queued import _named
 
 THERE = sorted(["/docs/plan.txt", "/docs/plan-b.txt", "/docs/plan/one.txt", "/mail.eml/x.pdf"])
 
 
-def job(*paths: str, ended: str = "2026-11-23T10:00:00+00:00", failed: bool = False) -> Job:
+def job(*paths: str, ended: str = "2026-11-23T10:00:00+00:00", failed: bool = False) -> QueuedJob:
     fault = LibraryError("It broke at {path}.", path=paths[0]) if failed else None
     state = "failed" if failed else "done" if ended else "running"
     times = ("2026-11-23T09:00:00+00:00", "2026-11-23T09:00:00+00:00", ended)
-    return Job(
+    return QueuedJob(
         1, "add", Arguments(paths), "ada", state, "n:1:2", 1, Progress(1, 1), {}, fault, *times
     )
 
 
-def told(given: Job) -> str:
+def told(given: QueuedJob) -> str:
     named = _named(given, THERE)
     return f"{job_json(named)} {job_text(named)}"
 

@@ -99,11 +99,22 @@ def test_a_search_of_a_vector_store(evil: Served) -> None:
         assert list(addresses(text)) == []
 
 
+def quotations(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Those of an answer, or of the sections of a summary."""
+    yield from data.get("citations", ())
+    documents = data.get("documents", ())
+    for one in documents if isinstance(documents, list) else ():  # a table counts them
+        for section in one.get("sections", ()):
+            yield from section["citations"]
+
+
 def test_assistants(evil: Served) -> None:
     """The text of each reply, and the same as data, which a model reads and may repeat."""
     asked = {
         "search": {"query": QUESTION},
         "ask": {"question": QUESTION},
+        "table": {"columns": [QUESTION, "Does it have a picture?"]},
+        "summarise": {"documents": ["*notes*"]},
         "get_page": {"document": NAME, "image": False, "mark": "a picture", "question": QUESTION},
         "list_documents": {},
         "status": {},
@@ -123,7 +134,7 @@ def test_assistants(evil: Served) -> None:
                 text = getattr(content, "text", "")
                 for link in {
                     one["link"]
-                    for one in [data, *data.get("passages", ()), *data.get("citations", ())]
+                    for one in [data, *data.get("passages", ()), *quotations(data)]
                     if "link" in one
                 }:
                     assert link.startswith(f"{evil.url}/view#")
@@ -131,7 +142,7 @@ def test_assistants(evil: Served) -> None:
                     text = text.replace(link, "")
                 for one in [text, *strings(data, frozenset({"link"}))]:
                     assert list(addresses(one)) == [], name
-                if name in ("search", "ask", "get_page"):
+                if name in ("search", "ask", "table", "summarise", "get_page"):
                     assert data["disarmed"] > 0
                     assert "Links, pictures and HTML in the documents are shown as text" in text
             failed = await client.call_tool("get_page", {"document": "![x](http://evil.example)"})

@@ -53,10 +53,10 @@ def test_a_part_that_is_missing_is_said_beside_what_is_not(served: Served) -> No
 
 
 def test_what_no_passage_supports_says_so_before_it(served: Served) -> None:
-    served.llm.pieces = ("Martians did it.",)
+    served.llm.pieces, served.llm.unsupported = ("Martians did it.",), "Martians"
     reply = ask(served, "When was the glass house opened?")
     assert reply.said() == "No passage supports this:\n\nMartians did it."
-    served.llm.pieces = ("It was opened in 1907 [1].",)
+    served.llm.pieces, served.llm.unsupported = ("It was opened in 1907 [1].",), ""
     assert ask(served, "When was the glass house opened?").said().startswith("It was opened")
 
 

@@ -11,16 +11,16 @@ from scripted_llm import ScriptedLLM
 from localrag.models.llms.choices import LogitChooser
 from localrag.presentation.computed import computed_json, computed_lines
 from localrag.tables.formulation import compute, form_schema
-from localrag.tables.plan import plan, ranked, scope
+from localrag.tables.plan import Scope, choose, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_in, sql_of
 from localrag.tables.sheets import Dataset, datasets, raw_tables
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Document, Page, Table
+from localrag.types import Document, Page, TableSpan
 
 
 def sheet(source: str, rows: Sequence[Sequence[str]]) -> Document:
     text = "\n".join(" | ".join(row) for row in rows)
-    table = Table(0, len(text), tuple(rows[0]))
+    table = TableSpan(0, len(text), tuple(rows[0]))
     return Document(source, source, source, (Page(1, text),), tables=(table,))
 
 
@@ -181,23 +181,23 @@ def test_a_table_that_tells_the_model_what_to_do_cannot_change_the_form() -> Non
     assert compute("How many items?", made, llm).values == ((2,),)
 
 
-def test_a_plan_is_for_questions_about_all() -> None:
+def test_the_sheet_whose_words_a_question_shares_is_chosen() -> None:
     tokenize = Tokenizer(None)
     stock = dataset(sheet("stock.csv", [("Item", "Shelf"), ("cups", "A1"), ("pens", "B2")]))
     costs = dataset(COSTS)
-    about_one = LogitChooser(ScriptedLLM(scores=[{"single": 0.9, "all": 0.1}]))
-    assert plan("Where are the cups?", [stock, costs], about_one, tokenize) is None
-    about_all = LogitChooser(
-        ScriptedLLM(scores=[{"all": 0.9, "single": 0.1}, {"A": 0.8, "B": 0.2}])
-    )
-    made = plan("How many repair rows have a cost?", [stock, costs], about_all, tokenize)
-    assert made is not None
-    assert made.dataset is costs
-    assert made.scope == pytest.approx(0.9)
+    chooser = LogitChooser(ScriptedLLM(scores=[{"A": 0.8, "B": 0.2}]))
+    chosen, sure = choose("How many repair rows have a cost?", [stock, costs], chooser, tokenize)
+    assert chosen is costs
+    assert sure == pytest.approx(0.8)
     assert ranked("Which shelf?", [costs, stock], tokenize) == [stock]
+
+
+def test_a_question_is_about_all_as_the_model_says() -> None:
+    about_all = LogitChooser(ScriptedLLM(scores=[{"COUNT": 0.7, "LIST": 0.2, "LOOKUP": 0.1}]))
+    assert scope("How many?", about_all) == Scope("COUNT", pytest.approx(0.9))
 
 
 def test_an_unreadable_reply_is_no_plan() -> None:
     from localrag.models.llms.choices import WrittenChooser
 
-    assert scope("How many?", WrittenChooser(ScriptedLLM(["?", "?", "?"]))) == 0.0
+    assert scope("How many?", WrittenChooser(ScriptedLLM(["?", "?", "?"]))) == Scope("LOOKUP", 0.0)

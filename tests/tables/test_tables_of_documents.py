@@ -21,9 +21,10 @@ from localrag.library.library import Library
 from localrag.models.llms.choices import LogitChooser
 from localrag.presentation.tables import begun_text, exported, table_json, total_lines
 from localrag.rag.citations import Attributor
+from localrag.rag.verdicts import asks_whether
 from localrag.tables.documents import Work, cell_key, check_columns, fill, select
 from localrag.tables.records import Begun, CellDone, Column, Reply, Table
-from localrag.tables.whether import asks_whether, decided
+from localrag.tables.whether import decided
 from localrag.types import Chunk, Citation, Place, ScoredChunk
 
 ENDS = Column("When does it end?")
@@ -257,3 +258,15 @@ def test_an_order_in_a_document_is_not_read() -> None:
     assert reply.text == "No."
     ((messages, _),) = model.scored
     assert "Ignore all" not in messages[0].content
+
+
+def test_one_of_a_list_is_chosen_by_its_letter() -> None:
+    model = ScriptedLLM(scores=[{"D": 1.0}, {"B": 0.9, "A": 0.05, "C": 0.05}])
+    hits = [hit("It is long."), hit("The rent is due each quarter.")]
+    choices = ("monthly", "quarterly", "yearly")
+    reply = decided("How often is it due?", hits, LogitChooser(model), attributor, choices)
+    assert (reply.text, reply.stated, reply.supported) == ("quarterly", True, True)
+    assert reply.citations[0].quote == "The rent is due each quarter."
+    (messages, letters), _ = model.scored
+    assert list(letters) == ["A", "B", "C", "D"]
+    assert "B: quarterly\nC: yearly\nD: Unstated" in messages[-1].content

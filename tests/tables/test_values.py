@@ -104,3 +104,11 @@ def test_a_column_says_what_comes_first_in_its_dates() -> None:
 def test_signs_for_nothing() -> None:
     assert all(map(is_empty, ("", "-", "—", "n/a", "无")))
     assert not is_empty("0")
+
+
+def test_a_date_in_figures_counts_where_its_day_shows_the_order() -> None:
+    value = value_in("17/02/2025", "date")
+    assert value is not None
+    assert value.text == "2025-02-17"
+    assert value_in("03/04/2025", "date") is None
+    assert value_in("Either 17/02/2025 or 18/02/2025.", "date") is None

@@ -24,10 +24,15 @@ _NATIVE = {
     "pyclipper": "pyclipper",
     "pymupdf": "pymupdf",
     "python_calamine": "python_calamine",
+    "pyrage": "pyrage",
     "shapely": "shapely",
+    "sqlcipher3": "sqlcipher3",
     "watchfiles": "watchfiles",
 }
 """Wheels with machine code, and what is imported to see that it runs on this processor."""
+_LLAMA_LIBRARIES = ("xllamacpp", "llama_cpp_py_sync")
+"""Packages with a prebuilt llama.cpp: llama-cpp-python has none of its own then."""
+_LOAD_LLAMA = "from localrag.models.llms.llama_cpp import native; native.load()"
 _ILLEGAL_INSTRUCTION = (-4, 0xC000001D)
 _VARIABLES = {
     "ORT_DISABLE_TELEMETRY": "1",
@@ -86,8 +91,13 @@ def try_out(environment: Path, version: str, distributions: Iterable[str]) -> No
             hint="Copy the bundle again from where it was created.",
             reason=failure_reason(said.splitlines()),
         )
-    for name in sorted(_NATIVE.keys() & set(distributions)):
-        code, said = _run(environment, "-c", f"import {_NATIVE[name]}")
+    names = set(distributions)
+    trials = {name: f"import {module}" for name, module in _NATIVE.items() if name in names}
+    for name in names.intersection(_LLAMA_LIBRARIES):
+        trials.pop("llama_cpp_python", None)
+        trials[name] = _LOAD_LLAMA
+    for name in sorted(trials):
+        code, said = _run(environment, "-c", trials[name])
         if code in _ILLEGAL_INSTRUCTION:
             raise BundleError(
                 "{name} uses instructions that this processor does not have.",

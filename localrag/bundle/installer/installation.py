@@ -27,6 +27,7 @@ from localrag.bundle.installer.storage import DAMAGED, Folder
 from localrag.bundle.installer.verification import CheckedBundle
 from localrag.errors import BundleError
 from localrag.messages import tr
+from localrag.printable import as_name
 
 RECORD = "installed.json"
 _BEGUN = (".install.lock", f".{RECORD}.part")
@@ -40,10 +41,21 @@ _OWN = {"localrag_offline", "localrag"}
 
 
 class Installer:
-    """One installation into the folder `to`; `notify` hears, for a person, what is being done."""
+    """One installation into the folder `to`; `notify` hears, for a person, what is being done.
 
-    def __init__(self, checked: CheckedBundle, to: Path, notify: Callable[[str], None]) -> None:
+    `older` lets a bundle replace one that was created after it.
+    """
+
+    def __init__(
+        self,
+        checked: CheckedBundle,
+        to: Path,
+        notify: Callable[[str], None],
+        *,
+        older: bool = False,
+    ) -> None:
         self._checked = checked
+        self._may_be_older = older
         self._manifest = checked.manifest
         self._to = to
         self._notify = notify
@@ -71,6 +83,18 @@ class Installer:
                 "{folder} contains other files, but no installation of localrag.",
                 hint="Name an empty or new folder with --to.",
                 folder=self._to,
+            )
+        installed = self._record().get("created", "")
+        created = self._manifest.created
+        # To the second: what follows it says the same zone in one way or another.
+        is_older = isinstance(installed, str) and created[:19] < installed[:19]
+        if is_older and not self._may_be_older:
+            # Its signature is as good as that of the newer one, and its faults are known.
+            raise BundleError(
+                "The bundle of {created} is older than the one that is installed, of {installed}.",
+                hint="Add --older to go back to it.",
+                created=created,
+                installed=as_name(installed),
             )
         size = self._size()
         disk = next(one for one in (self._to, *self._to.parents) if one.exists())
@@ -241,6 +265,7 @@ class Installer:
             "format": FORMAT,
             "localrag": self._manifest.localrag if environment else "",
             "bundle": self._manifest.sha256 if environment else "",
+            "created": self._manifest.created if environment else self._record().get("created", ""),
             "environment": environment,
         }
         write(self._to / RECORD, json.dumps(record, indent=1) + "\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
@@ -20,7 +21,7 @@ from localrag.printable import as_name
 FORMAT = 1
 MANIFEST, SIGNATURE = "manifest.json", "manifest.json.sig"
 """The files of a bundle that its manifest does not list."""
-EXTRAS = {"keyring": "keyring", "postgres": "psycopg"}
+EXTRAS = {"keyring": "keyring", "postgres": "psycopg", "vault": "sqlcipher3"}
 """localrag's extras that a bundle can hold, each with the package by which it is known there."""
 
 _MOST_FILES = 100_000
@@ -200,12 +201,21 @@ def _check_together(paths: list[str]) -> None:
         raise ValueError("too many files")
     if paths != sorted(paths):
         raise ValueError("the files are not sorted by path")
-    # Most disks of Windows and macOS make no difference between small letters and capitals.
-    known = {path.casefold() for path in (*paths, MANIFEST, SIGNATURE)}
+    known = {_on_any_disk(path) for path in (*paths, MANIFEST, SIGNATURE)}
     if len(known) < len(paths) + 2:
         raise ValueError("a file is listed twice, or is the manifest itself")
     if known & {str(parent) for path in known for parent in PurePosixPath(path).parents}:
         raise ValueError("a file is a folder too")
+
+
+def _on_any_disk(path: str) -> str:
+    """The same for paths that some disk takes for one.
+
+    Those of Windows and macOS make no difference between small letters and capitals, and those of
+    macOS none between "é" and "e" with an accent behind it.
+    """
+    decomposed = unicodedata.normalize("NFD", path)
+    return unicodedata.normalize("NFD", decomposed.casefold())
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

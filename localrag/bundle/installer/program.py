@@ -68,6 +68,7 @@ def _options(arguments: Sequence[str], here: Path) -> argparse.Namespace:
     add("--base", tr("the bundle that this one builds on"), **place)
     add("--key", tr("the OpenSSH public key that must have signed the bundle"), **place)
     add("--verify-only", tr("check only, install nothing"), action="store_true")
+    add("--older", tr("install it over a newer bundle"), action="store_true")
     add("--yes", tr("install without asking"), action="store_true")
     return parser.parse_args(arguments)
 
@@ -88,7 +89,7 @@ def _run(options: argparse.Namespace, arguments: Sequence[str], program: Path) -
         _say(tr("Continuing with {python}.", python=" ".join(command)))
         return pythons.hand_over(command, str(program), list(arguments))
     to = options.to.resolve()
-    installer = Installer(checked, to, _say)
+    installer = Installer(checked, to, _say, older=options.older)
     size = installer.prepare()
     if not options.yes and not _agreed(version, to, size):
         return 1

@@ -45,7 +45,7 @@ _MADE_TO_HARM = (
 )
 
 
-class Archive:
+class ZipArchive:
     """The members of such a file by name."""
 
     def __init__(self, file: SourceFile) -> None:
@@ -187,7 +187,7 @@ def is_true(value: str | None) -> bool:
     return (value or "").lower() in ("1", "true", "on")
 
 
-def core_title(archive: Archive) -> str:
+def core_title(archive: ZipArchive) -> str:
     """The title that an Office file says it has."""
     root = archive.xml("docProps/core.xml")
     if root is None:

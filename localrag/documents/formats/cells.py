@@ -18,7 +18,8 @@ MOST_MERGED = 5_000_000
 MOST_COLUMNS, MOST_ROWS = 16_384, 1_048_576
 Row = tuple[int, list[str]]
 """The number of a row, from 0, and its cells."""
-Table = list[Row]
+Rows = list[Row]
+"""Rows that stand together."""
 Range = tuple[int, int, int, int]
 """First row and column, last row and column, all from 0."""
 
@@ -28,7 +29,7 @@ class Sheet:
     """What a sheet shows."""
 
     name: str
-    tables: list[Table] = field(default_factory=list)
+    tables: list[Rows] = field(default_factory=list)
     """Rows that stand together; a row with one value alone is a title or a text."""
     remarks: list[str] = field(default_factory=list)
     """Titles of charts, texts of shapes, and comments, a line each."""
@@ -39,7 +40,7 @@ class Sheet:
     cut_short: bool = False
 
 
-def tables(rows: dict[int, dict[int, str]], hidden: Collection[int] = ()) -> list[Table]:
+def tables(rows: dict[int, dict[int, str]], hidden: Collection[int] = ()) -> list[Rows]:
     """The tables of a sheet, from top to bottom; columns that are empty in all rows are left out.
 
     An empty row ends a table where the next one has other columns, or begins with words alone; an
@@ -112,7 +113,7 @@ def _reach(extents: dict[int, tuple[int, int]], columns: list[int]) -> tuple[int
     return (min(extents[each][0] for each in columns), max(extents[each][1] for each in columns))
 
 
-def _without_titles(table: Table) -> list[Table]:
+def _without_titles(table: Rows) -> list[Rows]:
     """The table, and before it each row above it that has one value, as one of its own."""
     above = 0
     while above < len(table) and sum(map(bool, table[above][1])) == 1:

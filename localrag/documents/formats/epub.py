@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from localrag.documents.decoding import decode
-from localrag.documents.formats.archive import Archive, local
+from localrag.documents.formats.archive import ZipArchive, local
 from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import PageLines, build, empty, squeeze
@@ -24,8 +24,8 @@ _FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"
 
 
 def read(file: SourceFile) -> Document:
-    """Raises what `Archive` raises, EmptyFileError if no chapter has text."""
-    archive = Archive(file)
+    """Raises what `ZipArchive` raises, EmptyFileError if no chapter has text."""
+    archive = ZipArchive(file)
     if _is_protected(archive):
         raise EncryptedFileError(
             "{source} is protected (DRM), so its text cannot be read.",
@@ -73,7 +73,7 @@ def _chapters(package: ElementTree.Element, folder: str) -> list[str]:
     return [posixpath.normpath(posixpath.join(folder, unquote(href))) for href in hrefs]
 
 
-def _labels(archive: Archive, package: ElementTree.Element, folder: str) -> dict[str, str]:
+def _labels(archive: ZipArchive, package: ElementTree.Element, folder: str) -> dict[str, str]:
     """What the table of contents calls the chapters, of EPUB 3 (nav) or 2 (ncx)."""
     labels: dict[str, str] = {}
     for item in (e for e in package.iter() if local(e.tag) == "item"):
@@ -96,7 +96,7 @@ def _labels(archive: Archive, package: ElementTree.Element, folder: str) -> dict
     return labels
 
 
-def _is_protected(archive: Archive) -> bool:
+def _is_protected(archive: ZipArchive) -> bool:
     """Whether more than fonts is encrypted."""
     root = archive.xml("META-INF/encryption.xml")
     if root is None:

@@ -86,6 +86,7 @@ def _opened(file: SourceFile) -> Iterator[Pillow.Image]:
 def _unread(source: str) -> ImageOnlyFileError:
     return ImageOnlyFileError(
         "{source} is a picture, and text recognition is switched off.",
-        hint="Switch it on: localrag config set parsing.ocr true",
+        hint="Switch it on: localrag config set parsing.ocr true. `localrag doctor` says whether "
+        "it is installed.",
         source=source,
     )

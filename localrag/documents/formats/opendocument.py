@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import Archive, local
+from localrag.documents.formats.archive import ZipArchive, local
 from localrag.documents.formats.cells import (
     MOST_CELLS,
     MOST_COLUMNS,
@@ -50,8 +50,8 @@ _TICK = 2000
 
 
 def read(file: SourceFile) -> Document:
-    """Raises what `Archive` raises, EmptyFileError if there is no text."""
-    archive = Archive(file)
+    """Raises what `ZipArchive` raises, EmptyFileError if there is no text."""
+    archive = ZipArchive(file)
     root = archive.xml("content.xml")
     body = None if root is None else root.find(f"{_OFFICE}body")
     if root is None or body is None:
@@ -61,7 +61,7 @@ def read(file: SourceFile) -> Document:
     pages: list[PageLines] = []
     pictures = Pictures(file, archive)
     for page in slides or [body]:
-        walk = _Walk(archive, styles)
+        walk = _PageWalk(archive, styles)
         # What lies behind the text of a slide may be in its master, or a shape of its own.
         walk.ground(page, filled=bool(slides) or styles.page_filled)
         if styles.hides(page):
@@ -84,7 +84,7 @@ def read(file: SourceFile) -> Document:
     return build(file, pages, _title(archive), unit="slide" if slides else "text")
 
 
-def _title(archive: Archive) -> str:
+def _title(archive: ZipArchive) -> str:
     meta = archive.xml("meta.xml")
     titles = () if meta is None else (e.text or "" for e in meta.iter() if local(e.tag) == "title")
     return clean(next(iter(titles), ""))
@@ -180,10 +180,10 @@ def _levels(style: ElementTree.Element) -> dict[int, ElementTree.Element]:
     return found
 
 
-class _Walk:
+class _PageWalk:
     """One pass over a page that keeps count of lists, and of what it left out."""
 
-    def __init__(self, archive: Archive, styles: _Styles) -> None:
+    def __init__(self, archive: ZipArchive, styles: _Styles) -> None:
         self.hidden = 0
         self._archive, self._styles = archive, styles
         self._counts: dict[tuple[str, int], int] = {}
@@ -388,7 +388,7 @@ def _paragraphs(node: ElementTree.Element) -> str:
 # Sheets
 
 
-def sheets(archive: Archive, file: SourceFile) -> Iterator[Sheet]:
+def sheets(archive: ZipArchive, file: SourceFile) -> Iterator[Sheet]:
     """The sheets of an ods, in the order of their tabs."""
     styles = _Styles(ElementTree.Element("none"), None, file.options.hidden_text)
     left = MOST_CELLS

@@ -84,7 +84,7 @@ _DEEPEST = 2000
 
 
 @dataclass(slots=True)
-class _State:
+class _GroupState:
     """What a group inherits from the one around it."""
 
     into: str = ""
@@ -138,7 +138,7 @@ def read(file: SourceFile) -> Document:
     """Raises CorruptFileError, EmptyFileError if there is no text."""
     if not file.data.lstrip().startswith(b"{\\rtf"):
         raise _damaged(file, "no RTF")
-    reader = _Reader(file)
+    reader = _RtfReader(file)
     lines = reader.read()
     if not lines:
         raise empty(file.source)
@@ -147,7 +147,7 @@ def read(file: SourceFile) -> Document:
     return build(file, [PageLines(lines, notes=notes)], reader.title, unit="text")
 
 
-class _Reader:
+class _RtfReader:
     def __init__(self, file: SourceFile) -> None:
         self.hidden = 0
         self.title = ""
@@ -161,7 +161,7 @@ class _Reader:
 
     def read(self) -> list[Line]:
         """The lines of the document."""
-        data, state, above = self._file.data, _State(), list[_State]()
+        data, state, above = self._file.data, _GroupState(), list[_GroupState]()
         place = pending = 0
         in_fonts, starred, default = False, False, -1
         while found := _TOKEN.search(data, place):
@@ -226,7 +226,7 @@ class _Reader:
         self._texts[""].end_line()
         return list(self._texts[""].made())
 
-    def _word(self, state: _State, name: str, value: int | None) -> None:
+    def _word(self, state: _GroupState, name: str, value: int | None) -> None:
         text = self._texts.get(state.into)
         if name == "ansicpg" and value is not None and value in _PAGES:
             self._page = {65001: "utf-8", 54936: "gb18030", 1361: "johab"}.get(value, f"cp{value}")
@@ -286,12 +286,12 @@ class _Reader:
             self._running.add(said)
             main.lines.append(said)
 
-    def _add(self, state: _State, data: bytes) -> None:
+    def _add(self, state: _GroupState, data: bytes) -> None:
         """Keep bytes until all of a character are there."""
         if data and (state.into in self._texts or state.into == "title"):
             self._bytes += data
 
-    def _flush(self, state: _State) -> None:
+    def _flush(self, state: _GroupState) -> None:
         if self._bytes:
             page = self._fonts.get(state.font, self._page)
             # Fonts of Western text name no code page of their own where the document has one.
@@ -300,7 +300,7 @@ class _Reader:
             self._bytes.clear()
             self._put(state, text)
 
-    def _put(self, state: _State, text: str) -> None:
+    def _put(self, state: _GroupState, text: str) -> None:
         into = self._texts.get(state.into)
         if into is None or state.deleted:
             return

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from localrag.documents.formats import opendocument
-from localrag.documents.formats.archive import Archive, core_title
+from localrag.documents.formats.archive import ZipArchive, core_title
 from localrag.documents.formats.cells import MOST_CELLS, Sheet, cell_text, repeat_merged, tables
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.formats.xlsx import Workbook
@@ -24,10 +24,10 @@ from localrag.types import Document, PageNote
 
 
 def read(file: SourceFile) -> Document:
-    """Raises what `Archive` raises, EmptyFileError if no shown sheet has a value."""
+    """Raises what `ZipArchive` raises, EmptyFileError if no shown sheet has a value."""
     title, archive = "", None
     if file.data.startswith(b"PK"):
-        archive = Archive(file)
+        archive = ZipArchive(file)
         kinds = archive.related("").values()
         main = next((part for kind, part in kinds if kind == "officeDocument"), "xl/workbook.xml")
         if main.endswith(".xml") and main in archive:

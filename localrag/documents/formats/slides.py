@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import Archive, core_title, local
+from localrag.documents.formats.archive import ZipArchive, core_title, local
 from localrag.documents.formats.cells import Range, cell_text, filled
 from localrag.documents.formats.comments import comment
 from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
@@ -26,10 +26,10 @@ _FAR = 1 << 62
 
 
 def read(file: SourceFile) -> Document:
-    """Raises what `Archive` raises, EmptyFileError if no slide has text."""
+    """Raises what `ZipArchive` raises, EmptyFileError if no slide has text."""
     import pptx
 
-    archive = Archive(file)
+    archive = ZipArchive(file)
     pages: list[PageLines] = []
     pictures = Pictures(file, archive)
     kinds = archive.related("").values()
@@ -65,7 +65,7 @@ def read(file: SourceFile) -> Document:
 class _Slide:
     """One slide, and what could not be read of it."""
 
-    def __init__(self, archive: Archive, slide: Any, hidden_too: bool) -> None:
+    def __init__(self, archive: ZipArchive, slide: Any, hidden_too: bool) -> None:
         self.damaged: list[str] = []
         self.hidden = 0
         """Shapes that are not shown and have text."""
@@ -163,7 +163,7 @@ def _paragraphs(frame: Any) -> Iterator[Line]:
                 yield Line(text)
 
 
-def _authors(archive: Archive, main: str) -> dict[str, str]:
+def _authors(archive: ZipArchive, main: str) -> dict[str, str]:
     """Who comments, by the number or the name that comments of the old and the new form give."""
     found = {}
     for kind, part in archive.related(main).values():
@@ -174,7 +174,7 @@ def _authors(archive: Archive, main: str) -> dict[str, str]:
 
 
 def _comments(
-    archive: Archive, related: dict[str, tuple[str, str]], authors: dict[str, str]
+    archive: ZipArchive, related: dict[str, tuple[str, str]], authors: dict[str, str]
 ) -> Iterator[Line]:
     for kind, part in related.values():
         root = archive.xml(part) if kind == "comments" else None

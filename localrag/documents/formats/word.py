@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from operator import is_not
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import Archive, core_title, is_true, local, packed
+from localrag.documents.formats.archive import ZipArchive, core_title, is_true, local, packed
 from localrag.documents.formats.comments import comment
 from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
 from localrag.documents.formats.html import html_lines
@@ -45,10 +46,10 @@ _LONGEST_PAGE_NUMBER = 24
 
 
 def read(file: SourceFile) -> Document:
-    """Raises what `Archive` raises, EmptyFileError if there is no text."""
+    """Raises what `ZipArchive` raises, EmptyFileError if there is no text."""
     import mammoth
 
-    archive = Archive(file)
+    archive = ZipArchive(file)
     package = _Package(archive, file.options.hidden_text)
     members = package.members()
     file.page_done()
@@ -76,7 +77,7 @@ def read(file: SourceFile) -> Document:
 class _Package:
     """The parts of a document, made ready for mammoth."""
 
-    def __init__(self, archive: Archive, hidden_too: bool) -> None:
+    def __init__(self, archive: ZipArchive, hidden_too: bool) -> None:
         self.hidden = 0
         """Runs of text that were left out because Word does not show them."""
         self._archive, self._hidden_too = archive, hidden_too
@@ -154,20 +155,20 @@ class _Package:
 
     def _drop_hidden(self, node: ElementTree.Element, shaded: bool) -> None:
         """Take out hidden, white and tiny text; `shaded` is what may lie on a colour."""
-        for child in list(node):
+        properties = node.find(f"{_W}pPr")
+        vanished = properties is not None and _value(properties, "pStyle") in self._vanished
+        shown = []
+        for child in node:
             on_colour = shaded or _is_shaded(child)
-            if child.tag == f"{_W}r" and self._is_hidden(child, node, on_colour):
-                node.remove(child)
+            if child.tag == f"{_W}r" and (vanished or self._is_hidden(child, on_colour)):
                 self.hidden += any(each.text for each in child.iter(f"{_W}t"))
             else:
                 self._drop_hidden(child, on_colour)
+                shown.append(child)
+        if len(shown) < len(node):
+            node[:] = shown  # all at once: a paragraph may have a hundred thousand runs
 
-    def _is_hidden(
-        self, run: ElementTree.Element, parent: ElementTree.Element, shaded: bool
-    ) -> bool:
-        above = parent.find(f"{_W}pPr")
-        if above is not None and _value(above, "pStyle") in self._vanished:
-            return True
+    def _is_hidden(self, run: ElementTree.Element, shaded: bool) -> bool:
         style = run.find(f"{_W}rPr")
         if style is None:
             return False
@@ -385,14 +386,19 @@ def _box(ticked: bool) -> str:
 
 def _write_formulas(root: ElementTree.Element) -> None:
     for parent in list(root.iter()):
-        for index, child in enumerate(list(parent)):
+        children: list[ElementTree.Element] = []
+        for child in parent:
             if local(child.tag) == "oMath":
                 run = _run(f" {' '.join(_formula(child).split())} ")
                 run.tail = child.tail
-                parent[index] = run
+                children.append(run)
             elif local(child.tag) == "oMathPara":
                 _write_formulas(child)
-                parent[index : index + 1] = [each for each in child if local(each.tag) == "r"]
+                children += [each for each in child if local(each.tag) == "r"]
+            else:
+                children.append(child)
+        if len(children) != len(parent) or any(map(is_not, children, parent)):
+            parent[:] = children
 
 
 def _formula(node: ElementTree.Element) -> str:

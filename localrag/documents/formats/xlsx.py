@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import Archive, is_true, local
+from localrag.documents.formats.archive import ZipArchive, is_true, local
 from localrag.documents.formats.cells import (
     MOST_CELLS,
     MOST_COLUMNS,
@@ -38,7 +38,7 @@ class Workbook:
     """The sheets of one file."""
 
     def __init__(
-        self, archive: Archive, hidden_too: bool, alive: Callable[[], None], main: str
+        self, archive: ZipArchive, hidden_too: bool, alive: Callable[[], None], main: str
     ) -> None:
         """`main` is the workbook's part; `alive` is called now and then."""
         self._archive, self._hidden_too, self._alive = archive, hidden_too, alive

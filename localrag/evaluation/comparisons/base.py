@@ -6,6 +6,7 @@ Knows nothing about how variants are made, what a judge looks at, or how any of 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Generic, Literal, TypeVar
 
 from localrag.errors import UsageError
 from localrag.evaluation.dataset import read_dataset, read_text
+from localrag.languages import CODES, LanguageCode
 from localrag.rag.refusals import refuses
-from localrag.text.language import Language, answer_language
+from localrag.text.language import answer_language
 from localrag.types import Answer, ScoredChunk, Step
 
 JUDGE = "judge"
@@ -27,7 +29,7 @@ Outcome = Literal["from documents", "refused", "without documents"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ComparedQuestion:
     """A question; `reference` "" where no right answer is known.
 
     `answerable` is whether the documents hold the answer, None where that is not known.
@@ -65,7 +67,7 @@ class Output:
     @property
     def outcome(self) -> Outcome:
         """What the answer is."""
-        if refuses(self.answer.text):
+        if self.answer.refuses:
             return "refused"
         return "from documents" if self.answer.grounded else "without documents"
 
@@ -86,8 +88,8 @@ class Variant:
 class Compared(Generic[Found]):
     """A question with what each variant made of it and what the judge found."""
 
-    asked: Asked
-    language: Language
+    asked: ComparedQuestion
+    language: LanguageCode
     ways: tuple[Output, ...]
     found: tuple[Found, ...]
     judge_seconds: float
@@ -105,10 +107,10 @@ class Comparison(Generic[Found]):
     questions: tuple[Compared[Found], ...]
 
     @property
-    def language(self) -> Language:
+    def language(self) -> LanguageCode:
         """The language of most questions."""
-        chinese = sum(one.language == "zh" for one in self.questions)
-        return "zh" if 2 * chinese > len(self.questions) else "en"
+        counts = Counter(question.language for question in self.questions)
+        return max(CODES, key=counts.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,9 @@ OnStage = Callable[[Stage], None]
 
 
 def compare(
-    questions: Sequence[Asked],
+    questions: Sequence[ComparedQuestion],
     variants: Sequence[Variant],
-    judge: Callable[[Asked, Language, Sequence[Output]], tuple[Found, ...]],
+    judge: Callable[[ComparedQuestion, LanguageCode, Sequence[Output]], tuple[Found, ...]],
     *,
     search: Callable[[str], Sequence[ScoredChunk]] = lambda _: (),
     on_stage: OnStage = lambda _: None,
@@ -150,14 +152,14 @@ def compare(
         yield Compared(asked, language, tuple(ways), found, seconds, candidates, search_seconds)
 
 
-def asked_with(question: str, reference: str, answerable: bool | None = None) -> Asked:
+def asked_with(question: str, reference: str, answerable: bool | None = None) -> ComparedQuestion:
     """A question; where it is not said, the reference answer tells whether there is an answer."""
     if answerable is None and reference:
         answerable = not refuses(reference)
-    return Asked(question.strip(), reference.strip(), answerable)
+    return ComparedQuestion(question.strip(), reference.strip(), answerable)
 
 
-def read_questions(path: Path) -> list[Asked]:
+def read_questions(path: Path) -> list[ComparedQuestion]:
     """The questions of a file: JSON, JSONL or CSV as `read_dataset` takes it, else one a line.
 
     An `answer` beside a question is its reference answer where there is no other. Raises
@@ -169,7 +171,7 @@ def read_questions(path: Path) -> list[Asked]:
             for sample in read_dataset(path)
         ]
     lines = read_text(path).split("\n")
-    questions = [Asked(line.strip()) for line in lines if line.strip()]
+    questions = [ComparedQuestion(line.strip()) for line in lines if line.strip()]
     if not questions:
         raise UsageError("There are no questions in {path}.", hint=_HINT, path=path)
     return questions

@@ -14,14 +14,14 @@ from typing import Literal
 
 import numpy as np
 
-from localrag.evaluation.comparisons.base import Asked, Output
+from localrag.evaluation.comparisons.base import ComparedQuestion, Output
 from localrag.evaluation.judging.structured import fits
+from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Choice, Chooser
 from localrag.prompts import render
 from localrag.rag.citations import without_markers
 from localrag.rag.refusals import refuses
-from localrag.text.language import Language
 from localrag.types import Message
 
 Criterion = Literal["relevance", "accuracy", "completeness", "concision"]
@@ -34,10 +34,6 @@ about refusing; or nowhere, as the prompt does not fit the window or no reply co
 CLEAR = 0.6
 """A smaller probability that one answer is better is no verdict for it."""
 
-CHOICES: dict[Language, tuple[str, str]] = {
-    "en": ("Answer A", "Answer B"),
-    "zh": ("回答A", "回答B"),
-}
 REPLY_TOKENS = 24
 _SMALLEST = 1e-6
 
@@ -69,7 +65,7 @@ class PairJudge:
         self._chooser = chooser
 
     def __call__(
-        self, asked: Asked, language: Language, ways: Sequence[Output]
+        self, asked: ComparedQuestion, language: LanguageCode, ways: Sequence[Output]
     ) -> tuple[Verdict, ...]:
         """A verdict on two variants for each criterion. Raises `BackendError`."""
         # Markers count passages of two different lists: they say nothing about the answers.
@@ -85,9 +81,9 @@ class PairJudge:
     def _judged(
         self,
         criteria: Sequence[Criterion],
-        asked: Asked,
+        asked: ComparedQuestion,
         answers: tuple[str, str],
-        language: Language,
+        language: LanguageCode,
     ) -> dict[Criterion, Verdict]:
         prompts = [
             {name: _messages(name, asked, order, language) for name in criteria}
@@ -100,7 +96,7 @@ class PairJudge:
         # worth a place among the kept states, which are for passages that come back.
         chances = [
             {
-                name: self._chooser.choose(messages, CHOICES[language])
+                name: self._chooser.choose(messages, LANGUAGES[language].words.better_answer)
                 for name, messages in order.items()
             }
             for order in prompts
@@ -129,7 +125,7 @@ def _known(answerable: bool | None, refused: tuple[bool, bool]) -> dict[Criterio
 
 
 def _messages(
-    criterion: Criterion, asked: Asked, answers: Sequence[str], language: Language
+    criterion: Criterion, asked: ComparedQuestion, answers: Sequence[str], language: LanguageCode
 ) -> list[Message]:
     """The answers first: they are read once for all criteria."""
     right = ""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from localrag.errors import ContextOverflowError
 from localrag.evaluation.answer_metrics import f1
-from localrag.evaluation.comparisons.base import Asked, Output, Ranked, Variant
+from localrag.evaluation.comparisons.base import ComparedQuestion, Output, Ranked, Variant
 from localrag.evaluation.judging.structured import fits
+from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
@@ -22,7 +23,6 @@ from localrag.rag.citations import without_markers
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
 from localrag.rerankers.base import Reranking
-from localrag.text.language import Language
 from localrag.types import Answer, Message, ScoredChunk
 
 REPLY_TOKENS = 24
@@ -88,7 +88,7 @@ class ReferenceJudge:
         self._grader = Grader(chooser)
 
     def __call__(
-        self, asked: Asked, language: Language, ways: Sequence[Output]
+        self, asked: ComparedQuestion, language: LanguageCode, ways: Sequence[Output]
     ) -> tuple[Graded, ...]:
         """A grade for each variant, none without a reference. Raises `ContextOverflowError`."""
         if not asked.reference:
@@ -111,13 +111,13 @@ class ReferenceJudge:
             grades.append(Graded(way.name, rank, *agreed[answer], f1(answer, asked.reference)))
         return tuple(grades)
 
-    def _holds(self, question: str, passage: ScoredChunk, language: Language) -> bool:
+    def _holds(self, question: str, passage: ScoredChunk, language: LanguageCode) -> bool:
         """Whether the answer can be had from that passage alone."""
         grade = self._grader.relevance(question, Reading(language, (passage,)))
         return not grade.unread and grade.value >= 0.5
 
     def agreement(
-        self, asked: Asked, answer: str, language: Language
+        self, asked: ComparedQuestion, answer: str, language: LanguageCode
     ) -> tuple[float | None, float | None]:
         """Probabilities that an answer agrees with the reference, and that it has all of it.
 
@@ -134,7 +134,7 @@ class ReferenceJudge:
         )
         return agrees, complete
 
-    def _yes(self, messages: Sequence[Message], language: Language) -> float | None:
+    def _yes(self, messages: Sequence[Message], language: LanguageCode) -> float | None:
         if not fits(self._llm, messages, REPLY_TOKENS):
             raise ContextOverflowError(
                 "The comparison does not fit into the context window of {model}, which holds "

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.evaluation.grades.questions import Case
+from localrag.evaluation.grades.questions import GradingCase
 from localrag.evaluation.statistics import calibration_error, ordering, resampled_interval
-from localrag.prompts import PromptLanguage
+from localrag.languages import LanguageCode
 from localrag.rag.calibration import Curve, Graded, Interval, Measured
 
 FOLDS = 5
@@ -25,7 +25,7 @@ _STEPS = 50
 class GradedCase:
     """A case and the probability that the model gave its Yes."""
 
-    case: Case
+    case: GradingCase
     grade: float
 
 
@@ -53,7 +53,7 @@ def fit(log_odds: NDArray[np.float64], labels: NDArray[np.bool_]) -> Curve:
     return Curve(float(weights[0]), float(weights[1]))
 
 
-def measured(graded: Graded, language: PromptLanguage, found: Sequence[GradedCase]) -> Measured:
+def measured(graded: Graded, language: LanguageCode, found: Sequence[GradedCase]) -> Measured:
     """What the cases of one kind and language say. Raises `ValueError` as `fit`."""
     grades = np.array([one.grade for one in found])
     log_odds = _log_odds(grades)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from localrag.errors import UsageError
 from localrag.evaluation.grades.fitting import GradedCase, measured
-from localrag.evaluation.grades.questions import Case
+from localrag.evaluation.grades.questions import GradingCase
 from localrag.models.llms.choices import Chooser
 from localrag.prompts.own import Wording
 from localrag.rag.calibration import Calibration
@@ -17,7 +17,7 @@ from localrag.types import Chunk, ScoredChunk
 
 
 def grade(
-    cases: Sequence[Case], chooser: Chooser, wording: Wording, done: Callable[[], None]
+    cases: Sequence[GradingCase], chooser: Chooser, wording: Wording, done: Callable[[], None]
 ) -> Iterator[GradedCase]:
     """The cases with the model's own grades; `done` is called after each.
 
@@ -55,7 +55,7 @@ def calibration(model: str, key: str, found: Sequence[GradedCase]) -> Calibratio
     )
 
 
-def _grade(case: Case, grader: Grader, wording: Wording) -> Grade:
+def _grade(case: GradingCase, grader: Grader, wording: Wording) -> Grade:
     chunks = tuple(_passage(text) for text in case.passages)
     if case.graded == "relevance":
         return grader.relevance(case.question, Reading(case.language, chunks))

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from localrag.prompts import PromptLanguage
+from localrag.languages import LanguageCode
 from localrag.rag.calibration import Graded
 from localrag.text.language import answer_language
 
@@ -44,12 +44,12 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     questions: tuple[tuple[str, Literal["1", "2", "1+2", "-"]], ...]
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _CaseFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: tuple[Topic, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class GradingCase:
     """A question, what is read for it, and what that holds; `topic` is the place of its topic."""
 
     graded: Graded
@@ -59,7 +59,7 @@ class Case:
     kind: Kind
 
     @property
-    def language(self) -> PromptLanguage:
+    def language(self) -> LanguageCode:
         """That of the question, in which the model is asked."""
         return answer_language(self.question)
 
@@ -72,10 +72,10 @@ class Case:
 def topics() -> tuple[Topic, ...]:
     """All of them, English and Chinese in turn."""
     text = files(__package__).joinpath("questions.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), _File).topic
+    return msgspec.convert(tomllib.loads(text), _CaseFile).topic
 
 
-def cases() -> list[Case]:
+def cases() -> list[GradingCase]:
     """All cases; those with the same passages stand together, to be read once."""
     everything = topics()
     return [
@@ -85,7 +85,7 @@ def cases() -> list[Case]:
     ]
 
 
-def _single(everything: Sequence[Topic], number: int) -> Iterator[Case]:
+def _single(everything: Sequence[Topic], number: int) -> Iterator[GradingCase]:
     """Each passage of a topic alone; of its questions without the answer every other one."""
     topic = everything[number]
     far = everything[(number + 2) % len(everything)]
@@ -95,11 +95,11 @@ def _single(everything: Sequence[Topic], number: int) -> Iterator[Case]:
             kind = _kind(where, {place})
             turn = place - 1 if kind in ("part", "missing") else 0
             if kind == "holds" or (at + number) % 2 == turn:
-                yield Case("relevance", number, question, passages, kind)
-        yield Case("relevance", number, far.questions[3 * place][0], passages, "elsewhere")
+                yield GradingCase("relevance", number, question, passages, kind)
+        yield GradingCase("relevance", number, far.questions[3 * place][0], passages, "elsewhere")
 
 
-def _together(everything: Sequence[Topic], number: int) -> Iterator[Case]:
+def _together(everything: Sequence[Topic], number: int) -> Iterator[GradingCase]:
     """Five passages of four topics: both of the first, the first of the next, and two others."""
     if number % 2:
         return
@@ -121,7 +121,7 @@ def _together(everything: Sequence[Topic], number: int) -> Iterator[Case]:
             if topic == third and at % 2 == 0:
                 continue
             kind = _kind(where, places)
-            found.append(Case("answerable", topic, question, passages, kind))
+            found.append(GradingCase("answerable", topic, question, passages, kind))
     random.Random(f"a{number}").shuffle(found)  # noqa: S311
     yield from found[:PASSAGES_TOGETHER]
 

@@ -26,6 +26,7 @@ from localrag.evaluation.statistics import (
     ordering,
     resampled_interval,
 )
+from localrag.languages import CODES
 from localrag.models.embeddings.base import Embedder
 from localrag.printable import as_json
 from localrag.system.files import make_folder, replace_content
@@ -206,7 +207,7 @@ def _ordering(graded: Sequence[_Graded]) -> tuple[float, tuple[float, float]]:
 def _prompts_hash() -> str:
     """Of all prompts of the judge: with other words the old agreement says nothing."""
     digest = hashlib.sha256()
-    for language in ("en", "zh"):
+    for language in CODES:
         folder = files("localrag.prompts").joinpath(language)
         for path in sorted(folder.iterdir(), key=lambda one: one.name):
             if path.name.startswith("eval_") and not path.name.startswith("eval_draft"):

@@ -19,10 +19,11 @@ from localrag.evaluation.judging.structured import (
     written_object,
 )
 from localrag.evaluation.tokens import tokens
+from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM
 from localrag.prompts import render
 from localrag.rag.refusals import refuses
-from localrag.text.language import Language, detect
+from localrag.text.language import main_language
 from localrag.types import Message
 
 SHORTEST, LONGEST = 80, 2400
@@ -52,7 +53,7 @@ class Draft:
     question: str
     answer: str
     answerable: bool
-    language: Language
+    language: LanguageCode
     passage: Context
 
     def row(self) -> dict[str, object]:
@@ -111,7 +112,7 @@ def spread(passages: Sequence[Context]) -> list[Context]:
 
 
 def _answerable(passage: Context, llm: LLM, judge: Judge) -> Draft | None:
-    language = _language(passage.text)
+    language = main_language(passage.text)
     task = render("eval_draft_passage", language, passage=passage.text)
     value = _written("eval_draft", task, language, llm, _ANSWERABLE_SCHEMA)
     question, answer = _text(value, "question"), _text(value, "answer")
@@ -131,7 +132,7 @@ def _answerable(passage: Context, llm: LLM, judge: Judge) -> Draft | None:
 def _unanswerable(
     passage: Context, number: int, llm: LLM, judge: Judge, find: Callable[[str], Sequence[str]]
 ) -> Draft | None:
-    language = _language(passage.text)
+    language = main_language(passage.text)
     # Left to itself a small model asks for what the passage says; told what to ask for, it does.
     details = render("eval_draft_details", language).splitlines()
     task = render(
@@ -149,7 +150,7 @@ def _unanswerable(
 
 
 def _written(
-    name: str, task: str, language: Language, llm: LLM, schema: Mapping[str, object]
+    name: str, task: str, language: LanguageCode, llm: LLM, schema: Mapping[str, object]
 ) -> dict[str, object]:
     messages = [
         Message("system", render(f"{name}_system", language)),
@@ -172,7 +173,3 @@ def _copied(question: str, passage: str) -> bool:
     """Whether the question is about the prompts' example instead of the passage."""
     found = _EXAMPLE.search(question)
     return found is not None and found[0].lower() not in passage.lower()
-
-
-def _language(text: str) -> Language:
-    return "en" if detect(text) == "en" else "zh"

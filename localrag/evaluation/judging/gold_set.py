@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from localrag.text.language import Language
+from localrag.languages import CODES, LanguageCode
 
 LabelledMetric = Literal["faithfulness", "answer_relevancy", "context_recall", "context_precision"]
 METRICS: tuple[LabelledMetric, ...] = get_args(LabelledMetric)
@@ -29,7 +29,7 @@ class GoldItem:
     """One labelled verdict; which fields are used depends on the metric."""
 
     metric: LabelledMetric
-    language: Language
+    language: LanguageCode
     kind: Kind
     contexts: tuple[str, ...] = ()
     statement: str = ""
@@ -54,20 +54,20 @@ class GoldItem:
 
 def gold_items() -> list[GoldItem]:
     """The whole set, English first."""
-    return [item for language in ("en", "zh") for item in _read(language)]
+    return [item for language in CODES for item in _read(language)]
 
 
 def gold_hash() -> str:
     """Identifies the set's content."""
     digest = hashlib.sha256()
-    for language in ("en", "zh"):
+    for language in CODES:
         digest.update(_lines(language).encode())
     return digest.hexdigest()
 
 
 def _lines(language: str) -> str:
     path = files("localrag.evaluation.judging").joinpath(f"gold/judge_gold.{language}.jsonl")
-    return path.read_text("utf-8")
+    return path.read_text("utf-8") if path.is_file() else ""
 
 
 def _read(language: str) -> Iterator[GoldItem]:

@@ -23,10 +23,10 @@ from localrag.evaluation.judging.structured import (
     written_object,
 )
 from localrag.evaluation.tokens import tokens
+from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import ATTEMPTS, Chooser
 from localrag.prompts import YES_NO, render
-from localrag.text.language import Language
 from localrag.types import Message
 
 QUESTIONS = 3
@@ -60,7 +60,7 @@ class Judge:
         self._chooser = chooser
         self._reasons = reasons
 
-    def statements(self, question: str, answer: str, language: Language) -> list[str]:
+    def statements(self, question: str, answer: str, language: LanguageCode) -> list[str]:
         """The simple statements that an answer makes, in order, each understandable by itself.
 
         Sentence by sentence: one that makes a single claim and names what it speaks of stays
@@ -77,7 +77,7 @@ class Judge:
         return list(dict.fromkeys(found))
 
     def supported(
-        self, contexts: Sequence[str], statements: Sequence[str], language: Language
+        self, contexts: Sequence[str], statements: Sequence[str], language: LanguageCode
     ) -> list[Judgement]:
         """For each statement, whether it can be inferred from the contexts.
 
@@ -109,7 +109,7 @@ class Judge:
             for statement, finding in zip(statements, findings, strict=True)
         ]
 
-    def useful(self, reference: str, context: str, language: Language) -> Judgement:
+    def useful(self, reference: str, context: str, language: LanguageCode) -> Judgement:
         """Whether one context helps to arrive at the reference answer.
 
         It does where it bears out at least one sentence of it; a bare "Yes." beside others is
@@ -124,19 +124,19 @@ class Judge:
             for sentence in whole or spoken or [reference]
         )
 
-    def answerable(self, question: str, context: str, language: Language) -> Judgement:
+    def answerable(self, question: str, context: str, language: LanguageCode) -> Judgement:
         """Whether the exact answer to a question stands in one context."""
         return self._any_part("draft_answerable", context, {"question": question}, language)
 
     def _any_part(
-        self, task: Question, context: str, values: Mapping[str, str], language: Language
+        self, task: Question, context: str, values: Mapping[str, str], language: LanguageCode
     ) -> Judgement:
         parts = self._parts(task, [context], values, language)
         if parts is None:
             return _TOO_LONG
         return _any(self._ask(task, "\n\n".join(part), values, language) for part in parts)
 
-    def evasive(self, answer: str, language: Language) -> Judgement:
+    def evasive(self, answer: str, language: LanguageCode) -> Judgement:
         """Whether an answer is noncommittal: it only says that it does not know or cannot tell."""
         parts = self._parts("evasive", [answer], {}, language)
         if parts is None:
@@ -147,7 +147,7 @@ class Judge:
         unread = [finding for finding in findings if finding.verdict is None]
         return next(iter(committed or unread or findings))
 
-    def questions(self, answer: str, language: Language) -> list[str] | None:
+    def questions(self, answer: str, language: LanguageCode) -> list[str] | None:
         """`QUESTIONS` questions that the answer would answer; None where none could be read."""
         system = render("eval_questions_system", language)
         task = render("eval_questions", language, answer=answer)
@@ -162,7 +162,7 @@ class Judge:
         return None
 
     def _rewritten(
-        self, question: str, before: Sequence[str], sentence: str, language: Language
+        self, question: str, before: Sequence[str], sentence: str, language: LanguageCode
     ) -> list[str]:
         system = Message("system", render("eval_statements_system", language))
         limit = 2 * self._llm.count_tokens(sentence) + 96
@@ -173,7 +173,7 @@ class Judge:
                 "eval_statements",
                 language,
                 question=question,
-                answer=" ".join(said) if language == "en" else "".join(said),
+                answer=LANGUAGES[language].space.join(said),
                 sentence=sentence,
             )
             messages = [system, Message("user", task)]
@@ -183,7 +183,7 @@ class Judge:
                 return accepted(value.get("statements"), sentence, known) or [sentence]
         return [sentence]
 
-    def _reason(self, text: str, statement: str, language: Language) -> str:
+    def _reason(self, text: str, statement: str, language: LanguageCode) -> str:
         """Why a statement is not supported, or "" where the model gave no reason."""
         messages = [
             Message("system", render("eval_support_system", language, text=text)),
@@ -194,7 +194,7 @@ class Judge:
         return reason.strip() if isinstance(reason, str) else ""
 
     def _ask(
-        self, task: Question, text: str, values: Mapping[str, str], language: Language
+        self, task: Question, text: str, values: Mapping[str, str], language: LanguageCode
     ) -> Judgement:
         messages = _messages(task, text, values, language)
         choices = choices_of(task, language)
@@ -204,7 +204,11 @@ class Judge:
         return Judgement(choice[0] >= 0.5, choice[0] if choice.source == "logits" else None)
 
     def _parts(
-        self, task: Question, texts: Sequence[str], values: Mapping[str, str], language: Language
+        self,
+        task: Question,
+        texts: Sequence[str],
+        values: Mapping[str, str],
+        language: LanguageCode,
     ) -> list[list[str]] | None:
         """The texts in parts that fit beside the task; None where the task leaves no room."""
         empty = _messages(task, "", values, language)
@@ -216,7 +220,7 @@ class Judge:
         return pack(texts, room, self._llm.count_tokens)
 
 
-def choices_of(task: Question, language: Language) -> tuple[str, str]:
+def choices_of(task: Question, language: LanguageCode) -> tuple[str, str]:
     """What the model may reply: for yes, and for no."""
     # Asked whether a reply evades, a small model says yes to good replies; two descriptions
     # to choose from it tells apart.
@@ -224,7 +228,7 @@ def choices_of(task: Question, language: Language) -> tuple[str, str]:
 
 
 def _messages(
-    task: Question, text: str, values: Mapping[str, str], language: Language
+    task: Question, text: str, values: Mapping[str, str], language: LanguageCode
 ) -> list[Message]:
     return [
         Message("system", render(f"eval_{task}_system", language, text=text)),

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from localrag.evaluation.judging.judgements import Judged, Judgement, Verdict
 from localrag.evaluation.metric import Case, Missing, Need, Workload, metric
-from localrag.rag.citations import MARKER, marked, without_markers
-from localrag.text.sentences import split_sentences
+from localrag.rag.citations import cited_sentences as sentences_with_markers
+from localrag.rag.citations import without_markers
 
 if TYPE_CHECKING:
     from localrag.evaluation.judging.judge import Judge
+    from localrag.languages import LanguageCode
     from localrag.models.embeddings.base import Embedder
-    from localrag.text.language import Language
 
 
 def share(verdicts: Sequence[Verdict]) -> float | Missing:
@@ -94,21 +94,21 @@ _ANSWER: tuple[Need, ...] = ("judge", "contexts", "answer")
 _REFERENCE: tuple[Need, ...] = ("judge", "contexts", "reference", "answerable")
 
 
-@metric("忠实度", *_ANSWER, cost=_of_answer, trusted_as="faithfulness")
+@metric(*_ANSWER, cost=_of_answer, trusted_as="faithfulness")
 def faithfulness(case: Case) -> float | Missing:
     """Statements of the answer that the contexts bear out / all statements of the answer."""
     case.evidence.statements = _statements(case, case.response.answer)
     return share(_verdicts(case.evidence.statements))
 
 
-@metric("上下文召回率", *_REFERENCE, cost=_of_reference, trusted_as="context_recall")
+@metric(*_REFERENCE, cost=_of_reference, trusted_as="context_recall")
 def context_recall(case: Case) -> float | Missing:
     """Statements of the reference that the contexts bear out / all statements of the reference."""
     case.evidence.reference = _statements(case, case.sample.reference)
     return share(_verdicts(case.evidence.reference))
 
 
-@metric("上下文精确率", *_REFERENCE, cost=_of_contexts, trusted_as="context_precision")
+@metric(*_REFERENCE, cost=_of_contexts, trusted_as="context_precision")
 def context_precision(case: Case) -> float | Missing:
     """Average precision of the contexts' order: the useful ones should come first."""
     reference, language = case.sample.reference, case.language
@@ -119,7 +119,6 @@ def context_precision(case: Case) -> float | Missing:
 
 
 @metric(
-    "回答相关性",
     "judge",
     "embedder",
     "answerable",
@@ -143,7 +142,7 @@ def answer_relevancy(case: Case) -> float | Missing:
 
 
 def asked_back(
-    judge: Judge, embedder: Embedder, question: str, answer: str, language: Language
+    judge: Judge, embedder: Embedder, question: str, answer: str, language: LanguageCode
 ) -> tuple[tuple[str, float], ...] | None:
     """Questions that the answer would answer, each with its cosine to the one that was asked.
 
@@ -156,7 +155,7 @@ def asked_back(
     return tuple(zip(questions, (vectors[1:] @ vectors[0]).tolist(), strict=True))
 
 
-@metric("引用精确率", *_ANSWER, cost=_of_citations, trusted_as="faithfulness")
+@metric(*_ANSWER, cost=_of_citations, trusted_as="faithfulness")
 def citation_precision(case: Case) -> float | Missing:
     """Citations whose passage, by itself, bears out the sentence they stand at / all citations.
 
@@ -167,7 +166,7 @@ def citation_precision(case: Case) -> float | Missing:
     return share(_verdicts(case.evidence.citations))
 
 
-@metric("引用召回率", *_ANSWER, cost=_of_citations, trusted_as="faithfulness")
+@metric(*_ANSWER, cost=_of_citations, trusted_as="faithfulness")
 def citation_recall(case: Case) -> float | Missing:
     """Sentences borne out by the passages that they cite, taken together / all sentences.
 
@@ -178,23 +177,10 @@ def citation_recall(case: Case) -> float | Missing:
 
 
 def cited_sentences(answer: str, contexts: int) -> list[tuple[str, list[int]]]:
-    """Each sentence of an answer without its markers, and the contexts that they point to.
-
-    A marker that stands after a sentence's stop belongs to that sentence.
-    """
-    found: list[tuple[str, list[int]]] = []
-    for start, end in split_sentences(answer):
-        piece = answer[start:end]
-        while (leading := MARKER.match(piece)) and found:
-            found[-1][1].extend(marked(leading[0]))
-            piece = piece[leading.end() :].lstrip()
-        markers = marked(piece)
-        sentence = without_markers(piece).strip()
-        if any(character.isalnum() for character in sentence):
-            found.append((sentence, markers))
+    """Each sentence of an answer without its markers, and the contexts that they point to."""
     return [
         (sentence, [m for m in dict.fromkeys(markers) if 1 <= m <= contexts])
-        for sentence, markers in found
+        for sentence, markers in sentences_with_markers(answer)
     ]
 
 

@@ -17,7 +17,7 @@ from localrag.evaluation.retrieval.beir import RetrievalSet
 from localrag.evaluation.retrieval.metrics import METRICS, score_rankings
 from localrag.evaluation.statistics import bootstrap_interval
 from localrag.library.derived import Indexes
-from localrag.library.indexes.faiss import WithVectors
+from localrag.library.indexes.comparison import WithVectors
 from localrag.library.records import NEVER
 from localrag.models.embeddings.base import Embedder, Progress, Vectors
 from localrag.rerankers.base import Reranking

@@ -17,14 +17,16 @@ from localrag.library.catalogue.guarded import (
     GuardedConnection,
     Mode,
     connect,
+    database_errors,
     log_of,
+    operational_errors,
     read_header,
     rewriting,
     transaction,
 )
 from localrag.library.catalogue.migrations import expect_known, is_current, migrate
 from localrag.library.catalogue.reads import Snapshot
-from localrag.library.catalogue.sweeping import Mark, logged_pages, sweep
+from localrag.library.catalogue.sweeping import SweepMark, logged_pages, sweep
 from localrag.library.catalogue.writes import Transaction
 from localrag.library.folder.filesystem import in_our_words, not_writable, unusable
 from localrag.library.folder.gate import no_library
@@ -65,7 +67,7 @@ _NOT_DAMAGE = frozenset(
 that is not there, text that is no UTF-8."""
 
 
-class Catalogue:
+class SqliteCatalogue:
     """Connections to `catalogue.sqlite`, each for one reader or writer at a time.
 
     Those that nobody uses wait for the next. Whoever reads or writes has the schema compared with
@@ -75,11 +77,15 @@ class Catalogue:
 
     follow = 0
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """`read_only` makes no file beside the catalogue, not even SQLite's log."""
+    def __init__(self, path: Path, *, read_only: bool = False, key: str = "") -> None:
+        """`read_only` makes no file beside the catalogue, not even SQLite's log.
+
+        `key` is that of an encrypted one.
+        """
         self.path = path
+        self._key = key
         self._read_only = read_only
-        self._mark: Mark | None = None
+        self._mark: SweepMark | None = None
         self._swept = False
         self._used = threading.local()
         self._idle: list[GuardedConnection] = []
@@ -91,9 +97,14 @@ class Catalogue:
     def serve(self) -> None:
         """Nothing: a file has no users of its own."""
 
-    def keep(self, mark: Mark) -> None:
-        """Have `settle` mark the file as swept; without, each purge writes it anew."""
-        self._mark = mark
+    def keep(self, mark: SweepMark) -> None:
+        """Have `settle` mark the file as swept; without, each purge writes it anew.
+
+        Not an encrypted one: only SQLCipher writes its pages, and a page of it tells nobody
+        anything who has not the key.
+        """
+        if not self._key:
+            self._mark = mark
 
     def needs_migration(self) -> bool:
         """Whether the file is new or older than this program.
@@ -102,7 +113,8 @@ class Catalogue:
         """
         with self._translated():
             with in_our_words(self.path.parent):
-                header = read_header(self.path) if self.path.exists() else None
+                there = self.path.exists() and not self._key
+                header = read_header(self.path) if there else None
             if header is not None:
                 expect_known(*header, self.path)
             with self._held("reader") as connection:
@@ -175,10 +187,10 @@ class Catalogue:
         `secure_delete` alone is not enough: it overwrites what is deleted, but not the copies
         that stay behind when SQLite moves rows from page to page. Those are swept; a file that
         may hold some from before is written anew. False when a reader is still busy with an
-        older state.
+        older state. Of an encrypted file such copies stay where they are, encrypted.
         """
         with self._translated(), self._held("writer") as connection:
-            if self._swept:
+            if self._swept or self._key:
                 with connection.unlimited():
                     # A script, as Python takes only the first step of a statement without columns.
                     connection.executescript("PRAGMA incremental_vacuum")
@@ -341,7 +353,7 @@ class Catalogue:
             log = log_of(self.path)
             mode = "read" if log.exists() and log.stat().st_size else "immutable"
         with in_our_words(self.path.parent):
-            connection = connect(self.path, mode=mode, timeout=BUSY_TIMEOUT)
+            connection = connect(self.path, mode=mode, timeout=BUSY_TIMEOUT, key=self._key)
         try:
             with transaction(connection):
                 self._prove(connection)  # before anything is written
@@ -355,9 +367,14 @@ class Catalogue:
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """Turn SQLite's complaints about the file into errors that a person understands."""
+        encrypted = bool(self._key)
+        failures: tuple[type[Exception], ...] = (
+            *database_errors(encrypted=encrypted),
+            UnicodeDecodeError,
+        )
         try:
             yield
-        except sqlite3.OperationalError as error:
+        except operational_errors(encrypted=encrypted) as error:
             if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF not in _NOT_DAMAGE:
                 raise self._damaged(error) from error
             if self._read_only:  # an open log, say, that came along without its index
@@ -371,7 +388,7 @@ class Catalogue:
             if not self.path.exists():  # deleted while it was open
                 raise no_library(self.path.parent) from error
             raise unusable(self.path.parent, error) from error
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        except failures as error:
             raise self._damaged(error) from error  # even SQLite's complaint may be no UTF-8
 
     def _damaged(self, error: Exception) -> LibraryDamagedError:

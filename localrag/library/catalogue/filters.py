@@ -15,12 +15,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Literal, get_args
 
 from localrag.documents.formats import table
 from localrag.errors import UsageError
-
-FilterLanguage = Literal["zh", "en"]
+from localrag.languages import CODES, LanguageCode
 
 _RELATIVE = re.compile(r"(?:~|\.\.?)[/\\]")
 _LONGEST = 10_000
@@ -53,7 +51,7 @@ class Filter:
     path: str = ""
     """A pattern with `*`, `?` and `[...]` for the path, or for its end from the start of a name:
     "contracts/*.pdf". `*` stands for folders too."""
-    language: FilterLanguage | None = None
+    language: LanguageCode | None = None
     """The language of the document; one with sentences of both has either."""
     since: date | None = None
     """Its document came into the library then or later: a moment, or a day of local time."""
@@ -76,12 +74,12 @@ class Filter:
                     given=given,
                     known=", ".join(table.names()),
                 )
-        if self.language not in (None, *get_args(FilterLanguage)):
+        if self.language not in (None, *CODES):
             raise UsageError(
                 "Documents cannot be filtered by the language {given}.",
                 hint="Choose from: {known}.",
                 given=self.language,
-                known=", ".join(get_args(FilterLanguage)),
+                known=", ".join(CODES),
             )
         if not all(self.sources) or isinstance(self.sources, str):
             raise UsageError(

@@ -10,14 +10,16 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 from weakref import WeakSet
 
 from localrag.errors import LibraryDamagedError, LibraryError
 from localrag.library.catalogue.base import Row
 from localrag.library.folder.gate import names_other_files
+from localrag.library.folder.vaults import lacking
 from localrag.system.files import open_in_place, open_plain
 
 VALUE_LIMIT = 256 << 20
@@ -35,6 +37,9 @@ _BYTES, _BYTES_PER_BYTE = 16 << 20, 4
 _OF_PAGES = ("*** in database", "Tree ", "Page ", "Freelist")
 """How SQLite's complaints about pages begin, and those about rows do not."""
 
+_CACHE_KIB = 128 << 10
+"""Pages of an encrypted file that are kept as they are read: to read one is to decrypt it."""
+
 _LARGE, _MOST_HOLES = 64 << 20, 10
 """From which size on at least a tenth of a file must be there."""
 
@@ -44,7 +49,15 @@ _LOG = (0x377F0682, 0x377F0683)
 Mode = Literal["new", "write", "read", "immutable"]
 
 
-class GuardedConnection(sqlite3.Connection):
+if TYPE_CHECKING:
+    _Connection = sqlite3.Connection
+else:  # of SQLite's module, or of SQLCipher's, which has the same methods
+    _Connection = object
+
+CIPHER_PAGE = 8192
+
+
+class GuardedConnection(_Connection):
     """A connection whose statements end, whatever the pages of the file refer to."""
 
     path: Path
@@ -183,6 +196,51 @@ class GuardedConnection(sqlite3.Connection):
         return size
 
 
+class _PlainConnection(GuardedConnection, sqlite3.Connection):
+    """To a file of SQLite."""
+
+
+@cache
+def _of_sqlcipher() -> Any:
+    """The module of SQLCipher and the class of guarded connections to its files.
+
+    Raises LibraryError where it is not installed.
+    """
+    try:
+        from sqlcipher3 import dbapi2
+    except ImportError as error:
+        raise lacking("sqlcipher3") from error
+
+    class EncryptedConnection(GuardedConnection, dbapi2.Connection):  # type: ignore[misc]
+        """To a file of SQLCipher."""
+
+    with closing(dbapi2.connect(":memory:")) as anywhere:
+        for pragma in (
+            "cipher_log_level = NONE",  # it would tell standard error of a wrong key
+            # For every file, so that VACUUM writes what it reads. The fastest of those that are
+            # sound, where the processor has SHA instructions.
+            f"cipher_default_page_size = {CIPHER_PAGE}",
+            "cipher_default_hmac_algorithm = HMAC_SHA256",
+        ):
+            anywhere.execute(f"PRAGMA {pragma}")
+        ((stored,),) = anywhere.execute(
+            "SELECT count(*) FROM pragma_compile_options WHERE compile_options = 'TEMP_STORE=2'"
+        )
+        if not stored:  # then temporary tables would lie on disk as they are
+            raise LibraryError("This build of SQLCipher would write unencrypted temporary files.")
+    return dbapi2, EncryptedConnection
+
+
+def database_errors(*, encrypted: bool) -> tuple[type[Exception], ...]:
+    """What SQLite raises; of an encrypted file SQLCipher, which has classes of its own."""
+    return (_of_sqlcipher()[0] if encrypted else sqlite3).DatabaseError, sqlite3.DatabaseError
+
+
+def operational_errors(*, encrypted: bool) -> tuple[type[Exception], ...]:
+    """Those of them that may be of the disk, of rights, and of other processes."""
+    return (_of_sqlcipher()[0] if encrypted else sqlite3).OperationalError, sqlite3.OperationalError
+
+
 # POSIX drops all locks that a process has on a file as soon as it closes any handle of it. SQLite
 # knows of its own handles alone: another that is closed would let some other process take our
 # library for unused, and delete the log that we go on writing to.
@@ -196,11 +254,14 @@ def connect(
     *,
     mode: Mode = "new",
     timeout: float = 0.0,
+    key: str = "",
 ) -> GuardedConnection:
     """Open a file for one of four uses; "new" makes it where it is missing.
 
-    "immutable" takes no lock and makes no file. Raises LibraryDamagedError before SQLite sees a
-    journal that would make it delete files elsewhere, and sqlite3.Error.
+    With a key, 64 hexadecimal digits, the file is SQLCipher's, whose module has no limits of its
+    own: whoever made it had the key. "immutable" takes no lock and makes no file. Raises
+    LibraryDamagedError before SQLite sees a journal that would make it delete files elsewhere,
+    LibraryError where SQLCipher is not installed, and what `database_errors` names.
     """
     journal = path.with_name(f"{path.name}-journal")
     if names_other_files(journal):
@@ -209,14 +270,15 @@ def connect(
     where: Path | str = path.absolute()
     if mode != "new":
         where = f"{path.absolute().as_uri()}?mode={options[mode]}"
+    module, factory = _of_sqlcipher() if key else (sqlite3, _PlainConnection)
     with _opening:
-        connection = sqlite3.connect(
+        connection = module.connect(
             where,
             timeout=timeout,
             isolation_level=None,
             check_same_thread=False,
             uri=mode != "new",
-            factory=GuardedConnection,
+            factory=factory,
         )
         connection.path = path
         with suppress(OSError):
@@ -224,15 +286,22 @@ def connect(
             connection.file = found.st_dev, found.st_ino
             _open.add(connection)
     try:
+        if key:
+            connection.execute(f"PRAGMA key = \"x'{key}'\"")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         for limit, most in (
-            (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_LIMIT),
-            (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1 << 20),
-            (sqlite3.SQLITE_LIMIT_COLUMN, 100),
-            (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
-            (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 10),  # a cascade counts as one
+            ()
+            if key
+            else (
+                (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_LIMIT),
+                (sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1 << 20),
+                (sqlite3.SQLITE_LIMIT_COLUMN, 100),
+                (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
+                (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 10),  # a cascade counts as one
+            )
         ):
             connection.setlimit(limit, most)
-        if sys.version_info >= (3, 12):
+        if sys.version_info >= (3, 12) and not key:  # whose module has none of these
             connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
             connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
             connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
@@ -242,6 +311,20 @@ def connect(
     except BaseException:
         connection.close()
         raise
+    return cast(GuardedConnection, connection)
+
+
+def open_database(path: Path, *, timeout: float, key: str = "") -> sqlite3.Connection:
+    """Open or make a file of localrag's own that is no catalogue; encrypted where there is a key.
+
+    `timeout` is in seconds. Several threads may use it in turn.
+    """
+    module = _of_sqlcipher()[0] if key else sqlite3
+    connection: sqlite3.Connection = module.connect(
+        path, timeout=timeout, check_same_thread=False, isolation_level=None
+    )
+    if key:
+        connection.execute(f"PRAGMA key = \"x'{key}'\"")
     return connection
 
 
@@ -255,12 +338,14 @@ def rewriting(connection: GuardedConnection) -> Iterator[None]:
     rows = connection.execute("PRAGMA quick_check(1)")
     if any(str(row[0]).startswith(_OF_PAGES) for row in rows):
         raise sqlite3.DatabaseError("database disk image is malformed")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 1)
+    attached = sqlite3.SQLITE_LIMIT_ATTACHED
+    before = connection.setlimit(attached, 1) if hasattr(connection, "setlimit") else None
     try:
         with connection.unlimited():
             yield
     finally:
-        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        if before is not None:
+            connection.setlimit(attached, before)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from localrag.library.acting import acting
 from localrag.library.catalogue.base import Connection
 from localrag.library.catalogue.reads import HISTORY, Snapshot
-from localrag.library.records import Conversation, KeptAnswer
+from localrag.library.records import KeptAnswer, KeptConversation
 
 _SHOWN = 300
 """Characters of its first question that a conversation is known by."""
@@ -27,7 +27,7 @@ def keeps_history(snapshot: Snapshot) -> bool:
     return bool(snapshot.meta(HISTORY))
 
 
-def conversations(snapshot: Snapshot) -> list[Conversation]:
+def conversations(snapshot: Snapshot) -> list[KeptConversation]:
     """All of them, the one that was last added to first."""
     rows = snapshot.sql.rows(
         "SELECT c.newest, a.conversation, substr(a.question, 1, ?), c.answers, c.began, c.ended "
@@ -37,7 +37,7 @@ def conversations(snapshot: Snapshot) -> list[Conversation]:
         _SHOWN,
         kinds=(int, str, str, int, str, str),
     )
-    return [Conversation(*row[1:]) for row in reversed(list(rows))]
+    return [KeptConversation(*row[1:]) for row in reversed(list(rows))]
 
 
 def kept_answers(snapshot: Snapshot, conversation: str) -> list[KeptAnswer]:

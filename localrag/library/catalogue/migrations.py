@@ -264,6 +264,16 @@ def m007_add_cells(connection: sqlite3.Connection) -> None:
     )
 
 
+def m008_add_saved_tables(connection: sqlite3.Connection) -> None:
+    """Tables that are kept by a name: what they ask, and of which documents."""
+    connection.execute(
+        """CREATE TABLE saved_tables(
+            name TEXT NOT NULL PRIMARY KEY,
+            patterns TEXT NOT NULL,
+            record TEXT NOT NULL)"""
+    )
+
+
 Step = Callable[[sqlite3.Connection], None]
 
 MIGRATIONS: tuple[Step, ...] = (
@@ -274,6 +284,7 @@ MIGRATIONS: tuple[Step, ...] = (
     m005_number_chunks,
     m006_add_askers,
     m007_add_cells,
+    m008_add_saved_tables,
 )
 
 

@@ -33,7 +33,7 @@ def place_of(snapshot: Snapshot, document_id: str, offset: int) -> Place | None:
 
 def places_of(snapshot: Snapshot, asked: Sequence[tuple[str, int]]) -> list[Place | None]:
     """The same of many: as many statements as one takes."""
-    found: dict[int, _Found] = {}
+    found: dict[int, _KnownPlace] = {}
     for row in _of_each(
         snapshot,
         'SELECT asked.place, d.number, d.unit, p.position, p.number, p."start", p.label FROM asked '
@@ -48,7 +48,7 @@ def places_of(snapshot: Snapshot, asked: Sequence[tuple[str, int]]) -> list[Plac
             place = Place(asked[at][1], msgspec.convert(unit, Unit), page, label)
         except msgspec.ValidationError as error:
             raise damaged_rows(error) from error
-        found[at] = _Found(place, number, position, start)
+        found[at] = _KnownPlace(place, number, position, start)
     within = {at: one for at, one in found.items() if one.place.unit not in ("page", "slide")}
     for at, row_number in _rows(snapshot, within).items():
         found[at] = found[at]._replace(place=replace(found[at].place, row=row_number))
@@ -111,7 +111,7 @@ def tables_within(snapshot: Snapshot, document_id: str, start: int, end: int) ->
     return int(count)
 
 
-class _Found(NamedTuple):
+class _KnownPlace(NamedTuple):
     """A place, as far as it is known; number of its document; position and start of its page."""
 
     place: Place
@@ -120,7 +120,7 @@ class _Found(NamedTuple):
     start: int
 
 
-def _rows(snapshot: Snapshot, asked: Mapping[int, _Found]) -> dict[int, int]:
+def _rows(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dict[int, int]:
     """The rows of sheets, from 1, in which places stand; not of those beside a sheet's rows."""
     marks: dict[int, tuple[int, int]] = {}
     for at, stored, end in _of_each(
@@ -143,7 +143,7 @@ def _rows(snapshot: Snapshot, asked: Mapping[int, _Found]) -> dict[int, int]:
     return {at: marks[at][1] + below + 1 for at, below in lines.items()}
 
 
-def _below_headings(snapshot: Snapshot, asked: Mapping[int, _Found]) -> dict[int, Place]:
+def _below_headings(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dict[int, Place]:
     """The places with the heading above them, and their paragraphs below it."""
     headings = {
         at: (start, text)
@@ -174,7 +174,7 @@ def _below_headings(snapshot: Snapshot, asked: Mapping[int, _Found]) -> dict[int
 
 
 def _lines(
-    snapshot: Snapshot, asked: Mapping[int, tuple[_Found, int]], most: int
+    snapshot: Snapshot, asked: Mapping[int, tuple[_KnownPlace, int]], most: int
 ) -> dict[int, int]:
     """How many lines end between somewhere and each place; not where that is too far to look."""
     near = {

@@ -45,7 +45,7 @@ from localrag.types import (
     Page,
     PageNote,
     PageNoteKind,
-    Table,
+    TableSpan,
     Unit,
 )
 
@@ -171,6 +171,14 @@ class Snapshot:
     def is_empty(self) -> bool:
         """Whether there is no document at all."""
         return self.sql.execute("SELECT 1 FROM documents LIMIT 1").fetchone() is None
+
+    def has_rows(self) -> bool:
+        """Whether there is more to go through than one text: a second document, or a table."""
+        rows = self.sql.execute(
+            "SELECT EXISTS (SELECT 1 FROM documents LIMIT 1 OFFSET 1)"
+            " OR EXISTS (SELECT 1 FROM tables LIMIT 1)"
+        )
+        return bool(rows.fetchone()[0])
 
     def holds_nothing(self) -> bool:
         """Whether there is no document, and nothing that belongs to the place either."""
@@ -314,7 +322,7 @@ class Snapshot:
             headings=tuple(Heading(*heading) for _, *heading in headings),
             metadata=_metadata(metadata),
             tables=tuple(
-                Table(start, end, _decoded(header, tuple[str, ...]), rows)
+                TableSpan(start, end, _decoded(header, tuple[str, ...]), rows)
                 for _, start, end, header, rows in tables
             ),
             unit=_decoded(unit, Unit, plain=True),
@@ -562,6 +570,15 @@ class Snapshot:
         rows = self._chunks("c.position", "d.id = ?", document_id)
         text = self._text(rows[0][8]) if rows else ""
         return [_chunk(row, text[row[6] : row[7]]) for row in rows]
+
+    def with_tables(self) -> set[str]:
+        """The ids of the documents that hold tables."""
+        rows = self.sql.rows(
+            "SELECT DISTINCT d.id FROM tables t JOIN documents d ON d.number = t.document",
+            kinds=(str,),
+            ordered=False,
+        )
+        return {document for (document,) in rows}
 
     def chunks_between(self, document_id: str, first: int, last: int) -> list[Chunk]:
         """The chunks of a document at positions `first` to `last`, both included, in order."""

@@ -37,7 +37,7 @@ _INTERIOR, _LEAVES = (2, 5), (10, 13)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SweepMark:
     """The mark of one catalogue."""
 
     path: Path

@@ -53,7 +53,7 @@ COPIED = (
 tables belong to the place where it lies, or to who asks there; of `meta`, three settings are taken
 over."""
 
-OWN = ("unread", "answers", "answer_documents", "cells")
+OWN = ("unread", "answers", "answer_documents", "cells", "saved_tables")
 """What belongs to the place where a library lies and to who asks there, and moves with it."""
 
 _NOBODYS = {

@@ -12,6 +12,10 @@ from localrag.errors import LibraryError, LocalragError
 
 CATALOGUE = "catalogue.sqlite"
 
+VAULT_HEADER = "vault.json"
+"""Where it is, the library is a vault: it holds the wrapped key, and the catalogue is encrypted."""
+VAULT_CATALOGUE = "catalogue.vault"
+
 _NETWORK = frozenset(
     (
         *("nfs", "nfs3", "nfs4", "cifs", "smb2", "smb3", "smbfs", "afpfs", "webdav", "davfs"),
@@ -25,13 +29,19 @@ _NO_MODES = frozenset(("exfat", "vfat", "msdos", "fat", "fat12", "fat16", "fat32
 """File systems on which a file belongs to nobody."""
 
 
+def catalogue_of(directory: Path) -> Path:
+    """The file that holds the truth of the library in a folder."""
+    is_vault = (directory / VAULT_HEADER).is_file()
+    return directory / (VAULT_CATALOGUE if is_vault else CATALOGUE)
+
+
 def is_read_only(directory: Path) -> bool:
     """Whether nothing can be written there: a read-only medium, or somebody else's folder."""
     if not directory.is_dir():
         return False
     if not os.access(directory, os.W_OK):
         return True
-    catalogue = directory / CATALOGUE
+    catalogue = catalogue_of(directory)
     if catalogue.exists() and not os.access(catalogue, os.W_OK):
         return True
     if os.name != "nt":

@@ -20,7 +20,13 @@ from localrag.errors import (
     LibraryError,
     LibraryNotFoundError,
 )
-from localrag.library.folder.filesystem import CATALOGUE, in_our_words
+from localrag.library.folder.filesystem import (
+    CATALOGUE,
+    VAULT_CATALOGUE,
+    VAULT_HEADER,
+    catalogue_of,
+    in_our_words,
+)
 from localrag.system import files
 
 VECTORS = "vectors"
@@ -37,7 +43,9 @@ KV_FOLDER = "kv"
 UPLOADS = "uploads"
 """Files that were handed to the library; their names are their owners'."""
 
-JOURNAL = f"{CATALOGUE}-journal"
+_CATALOGUES = (CATALOGUE, VAULT_CATALOGUE)
+_OF_SQLITE = ("", "-wal", "-shm", "-journal")
+"""What SQLite keeps of one file."""
 SWEPT = f"{CATALOGUE}-swept"
 """Says which catalogue holds nothing that was removed."""
 
@@ -52,21 +60,24 @@ SEGMENT = re.compile(r"[0-9a-f]{16}\.segment")
 _EARLIER_KEYWORDS = re.compile(r"bm25-[0-9a-f]{8}|reader-[0-9a-f]{8}")
 """Folders of the keyword index of earlier versions: never read, and gone with the first of ours."""
 
-_IN_PLACE = (CATALOGUE, f"{CATALOGUE}-wal", f"{CATALOGUE}-shm", JOURNAL, LOCK)
+_IN_PLACE = (*(name + suffix for name in _CATALOGUES for suffix in _OF_SQLITE), LOCK)
 """Files that are written where they lie, so that another name of them would change too."""
 
 _PARTS = re.compile(
-    r"(?:vectors\.faiss|write\.lock\.json|seal\.key|catalogue\.sqlite(?:\.import|-swept))"
+    r"(?:vectors\.faiss|write\.lock\.json|seal\.key|vault\.json|catalogue\.sqlite(?:\.import|-swept))"
     r"\.[0-9a-f]{1,16}\.part"
 )
 _INDEX_PARTS = re.compile(rf"(?:index\.json|{SEGMENT.pattern})\.[0-9a-f]{{1,16}}\.part")
 _STATES = re.compile(r"[0-9a-f]{40}\.kv|[0-9a-f]{40}\.kv\.[0-9a-f]{8}\.part|tmp[0-9a-z_]+\.new")
 _INDEX = re.compile(rf"{re.escape(POINTER)}|{SEGMENT.pattern}|{_INDEX_PARTS.pattern}")
-_PLAIN = (*_IN_PLACE, EARLIER_VECTORS, HOLDER, KEY, SWEPT)
+_PLAIN = (*_IN_PLACE, EARLIER_VECTORS, HOLDER, KEY, SWEPT, VAULT_HEADER)
 _NAMES = (*_PLAIN, VECTORS, KEYWORDS, KV_FOLDER, UPLOADS)
 _FILES = re.compile(rf"{'|'.join(map(re.escape, _PLAIN))}|{_PARTS.pattern}")
 _FOLDERS = re.compile(f"{VECTORS}|{KEYWORDS}|{KV_FOLDER}|{UPLOADS}")
 _ALL, _NONE = re.compile(".*", re.DOTALL), re.compile("(?!)")
+
+_LAST = (CATALOGUE, VAULT_CATALOGUE, VAULT_HEADER)
+"""What says that there is a library goes last of all, and the key after what it opens."""
 
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 
@@ -80,10 +91,16 @@ def enter_library(directory: Path, *, create: bool = False) -> Path:
     catalogue is left.
     """
     directory = _looked_at(directory)
-    path = directory / CATALOGUE
+    path = catalogue_of(directory)
     there = path.is_file()
     if there and path.stat().st_size:
         return directory
+    if path.name == CATALOGUE and (directory / VAULT_CATALOGUE).is_file() and not there:
+        raise LibraryDamagedError(
+            "{path} is missing: without it, this vault cannot be opened.",
+            hint="Restore that file from a backup of the folder.",
+            path=directory / VAULT_HEADER,
+        )
     derived = (f"{VECTORS}/{POINTER}", EARLIER_VECTORS, f"{KEYWORDS}/{POINTER}")
     if any((directory / name).is_file() for name in derived):
         raise LibraryDamagedError(
@@ -103,7 +120,8 @@ def enter_library(directory: Path, *, create: bool = False) -> Path:
         raise no_library(directory)
     # Another process may be creating the library right now: its lock is no foreign file.
     if directory.is_dir() and any(
-        not entry.name.startswith((LOCK, CATALOGUE)) for entry in directory.iterdir()
+        not entry.name.startswith((LOCK, *_CATALOGUES, VAULT_HEADER))
+        for entry in directory.iterdir()
     ):
         raise LibraryError(
             "The folder {directory} contains other files but no library.",
@@ -156,13 +174,15 @@ def _expect_our_own(directory: Path) -> None:
         if _names(directory / name) > 1:
             wrong = LibraryError("a file that has another name elsewhere (a hard link)")
             raise _refused(directory, name, wrong)
-    if names_other_files(directory / JOURNAL):
-        raise _refused(directory, JOURNAL, LibraryError("a journal that points to another file"))
+    for name in _CATALOGUES:
+        if names_other_files(directory / (journal := f"{name}-journal")):
+            wrong = LibraryError("a journal that points to another file")
+            raise _refused(directory, journal, wrong)
 
 
 def parts(directory: Path) -> list[Path]:
     """What processes left that were ended while they wrote a file of the library."""
-    found = list(_plain(directory, _PARTS))
+    found = [*_plain(directory, _PARTS), *other_catalogue(directory)]
     for name in (VECTORS, KEYWORDS):
         if files.is_real_folder(directory / name):
             found += _plain(directory / name, _INDEX_PARTS)
@@ -173,6 +193,23 @@ def sweep_parts(directory: Path) -> None:
     """Delete what such processes left; the caller may write."""
     for part in parts(directory):
         part.unlink(missing_ok=True)
+
+
+def other_catalogue(directory: Path) -> list[Path]:
+    """What is left of the other form of a library that was made a vault, or no vault any more."""
+    is_vault = (directory / VAULT_HEADER).is_file()
+    if not is_vault and not (directory / CATALOGUE).is_file():
+        return []  # the header is missing: this is all there is
+    names = [f"{VAULT_CATALOGUE}{suffix}" for suffix in _OF_SQLITE]
+    if is_vault:
+        names = [SWEPT, *(f"{CATALOGUE}{suffix}" for suffix in _OF_SQLITE)]
+    return [path for path in map(directory.joinpath, names) if files.is_plain_file(path)]
+
+
+def clear_derived(directory: Path) -> bool:
+    """Delete all that follows from the catalogue; False where some of it is still in use."""
+    gone = [clear_index(directory / name) for name in (VECTORS, KEYWORDS)]
+    return all([*gone, clear_states(directory)])
 
 
 def clear_index(folder: Path) -> bool:
@@ -261,7 +298,7 @@ def clear_library(directory: Path) -> bool:
     if not all(gone):
         return False
     of_ours = (path for path in _plain(directory, _FILES) if path.name not in (LOCK, HOLDER))
-    return _all_deleted(sorted(of_ours, key=lambda path: (path.name == CATALOGUE, path.name)))
+    return _all_deleted(sorted(of_ours, key=lambda path: (path.name in _LAST, path.name)))
 
 
 def folder_size(directory: Path) -> int:

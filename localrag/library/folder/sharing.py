@@ -19,6 +19,7 @@ from localrag.library.folder import gate
 from localrag.library.folder.filesystem import in_our_words
 from localrag.library.folder.gate import enter_library
 from localrag.library.folder.locking import PATIENCE, WriteLock
+from localrag.library.folder.vaults import vault_of
 from localrag.system import seals
 from localrag.system.files import create_file
 from localrag.system.seals import Seal
@@ -27,7 +28,12 @@ _GROUP = stat.S_ISGID | stat.S_IRWXG
 
 
 def seal_of(directory: Path) -> tuple[Seal, bool]:
-    """What seals a library's indexes, and whether that is a group's key."""
+    """What seals a library's indexes, and whether that is a group's key.
+
+    A vault's own key, whoever has opened it. Raises LibraryClosedError.
+    """
+    if (vault := vault_of(directory)) is not None:
+        return vault.seal, False
     key = seals.read_key(directory / gate.KEY)
     if key is not None and seals.is_accepted(key):
         return Seal(key), True

@@ -14,22 +14,19 @@ they lie. Knows nothing about texts or models.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.library.indexes.base import Vector, VectorIndex, are_allowed
-from localrag.library.indexes.rabitq import floats, one_bit_codes, viewing
+from localrag.library.indexes.base import Vector
+from localrag.library.indexes.comparison import EXACT, best, only, over
+from localrag.library.indexes.rabitq import one_bit_codes
 from localrag.library.indexes.segmented import CAPACITY, SegmentedIndex
 from localrag.library.indexes.segments import Segment
 from localrag.library.records import ChunkIds
-from localrag.types import Hit
-
-EXACT = 1 << 16
-"""Up to so many vectors all are compared: 512 dimensions take 3 to 4 ms, the other way as long."""
 
 RESCORED = 1000
 """Candidates that are compared as they are: of the 100 nearest of 100,000, 98% are among them."""
@@ -42,8 +39,6 @@ _BATCH = 2048
 _FORM = "localrag-vectors-5"
 _MOST_DIMENSIONS = 1 << 16
 _MOST_STEPS = 127
-_LEVELS = np.array([-128.5, 255], dtype=np.float32)
-"""To FAISS: level 0 is -128, and 255 is 127."""
 _MORE = 100
 """So many more than four times what is asked for are looked at first, which is mostly enough."""
 
@@ -151,56 +146,6 @@ class FaissVectors(SegmentedIndex[Vector, Rows]):
         return differing
 
 
-def compared(
-    ids: NDArray[np.int64], vectors: NDArray[np.float16], query: Vector, k: int
-) -> list[Hit]:
-    """The k best by inner product of vectors, shape (n, dimension), compared as they are.
-
-    Best first, ties by id. A score is the same in whatever company, to the digit.
-    """
-    return AllVectors(ids, vectors).search(query, k) if len(ids) else []
-
-
-class AllVectors:
-    """Vectors and their ids, each once, in memory: all are compared as they are."""
-
-    def __init__(self, ids: NDArray[np.int64], vectors: NDArray[np.float16]) -> None:
-        """Shapes (n,) and (n, dimension)."""
-        self._ids = ids
-        self._vectors = vectors  # which FAISS only looks at
-        self._index = _over(vectors)
-
-    def search(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
-        """The k best by inner product, best first; ties by id."""
-        count, choice = len(self._ids), None
-        if allowed is not None:
-            mask = are_allowed(self._ids, allowed)
-            count, choice = int(mask.sum()), _only(mask)
-        if k < 1 or not count:
-            return []
-        row = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
-        places, scores = _best(self._index, row, min(k, count), count, choice)
-        ids = self._ids[places]
-        order = np.lexsort((ids, -scores))[:k]
-        return list(map(Hit, ids[order].tolist(), scores[order].tolist()))
-
-
-class WithVectors:
-    """A search with an index and the vectors beside it, where there is no catalogue."""
-
-    def __init__(
-        self, index: VectorIndex, vectors: Callable[[ChunkIds], NDArray[np.float16]]
-    ) -> None:
-        """`vectors` gives those of some ids, shape (n, dimension)."""
-        self.index = index
-        self._vectors = vectors
-
-    def search(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
-        """The k best by inner product, best first; ties by id."""
-        ids = self.index.candidates(query, k, allowed)
-        return compared(ids, self._vectors(ids), query, k)
-
-
 class _Part(NamedTuple):
     """A segment as one search sees it: how many of its entries can be found, and which."""
 
@@ -276,7 +221,7 @@ def _nearest(parts: Sequence[_Part], row: NDArray[np.float32], k: int) -> NDArra
         for group, count, choice in groups:
             if not count:
                 continue
-            places, found = _best(group.index, row, min(wanted, count), count, choice)
+            places, found = best(group.index, row, min(wanted, count), count, choice)
             ids.append(group.ids[places])
             scores.append(found.astype(np.float64) * group.step)
             margins.append(np.full(len(found), margin * group.step))
@@ -295,7 +240,7 @@ def _grouped(rows: Rows) -> list[_Group]:
     for step in np.unique(rows.steps):
         places = np.flatnonzero(rows.steps == step)
         levels = rows.levels if len(places) == len(rows.ids) else rows.levels[places]
-        groups.append(_Group(rows.ids[places], places, float(step), levels, _over(levels)))
+        groups.append(_Group(rows.ids[places], places, float(step), levels, over(levels)))
     return groups
 
 
@@ -305,7 +250,7 @@ def _chosen(part: _Part, group: _Group) -> tuple[int, Any]:
         return len(group.ids), None
     mask = part.mask[group.places]
     count = int(mask.sum())
-    return count, _only(mask) if count else None
+    return count, only(mask) if count else None
 
 
 def _rescored(
@@ -315,62 +260,21 @@ def _rescored(
     rotated = one_bit_codes(row.shape[1]).rotated(row)
     found = []
     for part in parts:
-        choice = None if part.mask is None else _only(part.mask)
-        found.append((part, *_best(_coarse(part.segment), rotated, coarse, part.size, choice)))
+        choice = None if part.mask is None else only(part.mask)
+        found.append((part, *best(_coarse(part.segment), rotated, coarse, part.size, choice)))
     last = np.sort(np.concatenate([scores for *_, scores in found]))[-coarse]
     # All that ties with the last too: which segment something lies in shall make no difference.
     chosen = [(one.segment.rows, np.sort(places[scores >= last])) for one, places, scores in found]
     ids, steps, levels = (
         np.concatenate([rows[part][places] for rows, places in chosen]) for part in range(3)
     )
-    order, scores = _best(_over(levels), row, len(ids), len(ids))
+    order, scores = best(over(levels), row, len(ids), len(ids))
     steps = steps[order].astype(np.float64)
     return _surest(ids[order], scores * steps, _margin(row) * steps, k)[0]
 
 
 def _coarse(segment: Segment[Rows]) -> Any:
     return segment.view("coarse", lambda rows: one_bit_codes(rows.shape[1]).index(rows.codes))
-
-
-def _over(vectors: NDArray[np.float16] | NDArray[np.uint8]) -> Any:
-    """A FAISS index by inner product over vectors or levels of shape (n, dimension)."""
-    import faiss
-
-    # Not "direct": that rounds queries to whole numbers where the dimension suits the processor.
-    kinds = faiss.ScalarQuantizer
-    kind = kinds.QT_fp16 if vectors.dtype == np.float16 else kinds.QT_8bit_uniform
-    made = faiss.IndexScalarQuantizer(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
-    if kind == kinds.QT_8bit_uniform:
-        made.sq.trained = floats(_LEVELS)
-        made.is_trained = True
-    return viewing(made, vectors.view(np.uint8))
-
-
-def _best(
-    index: Any, row: NDArray[np.float32], k: int, count: int, choice: Any = None
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Places and scores of the k best, best first, with all that tie with the k-th."""
-    import faiss
-
-    # FAISS shares out queries, not vectors: for one query, threads only cost their start.
-    faiss.omp_set_num_threads(1)
-    wanted = min(k + 1, count)
-    while True:
-        scores, places = index.search(row, wanted, params=choice)
-        if wanted == count or scores[0, -1] < scores[0, k - 1]:
-            break
-        wanted = min(4 * wanted, count)
-    tied = scores[0] >= scores[0, min(k, wanted) - 1]
-    return places[0][tied], scores[0][tied]
-
-
-def _only(mask: NDArray[np.bool_]) -> Any:
-    """Search parameters that leave only the places where `mask` is true."""
-    import faiss
-
-    wrapped: Any = faiss  # the stubs show the C++ signatures, not those of the Python wrappers
-    selector = wrapped.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
-    return wrapped.SearchParameters(sel=selector)
 
 
 def _batches(

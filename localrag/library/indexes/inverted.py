@@ -48,7 +48,7 @@ WHOLE = 1 << 16
 
 INHERITED_WEIGHT = 2.0
 """What a term counts that a passage inherits, against one that stands once in a text of mean
-length (`benchmarks/LOG.md`, 2026-11-23, "a passage knows its document")."""
+length (`benchmarks/log/2026-11.md`, 2026-11-23, "a passage knows its document")."""
 
 _FORM = "localrag-keywords-6"
 _TERMS = 1 << 20
@@ -156,7 +156,7 @@ class InvertedKeywords(SegmentedIndex[Terms, Postings]):
         return differing
 
 
-class _Wanted(NamedTuple):
+class _QueryTerm(NamedTuple):
     """A term of a query: what it weighs, and where its pairs lie in each segment."""
 
     weight: float
@@ -211,7 +211,7 @@ class _Passages:
         inheriting, inherited = self.holding(INHERITED + term)
         return max(count, inheriting), spans, inherited
 
-    def wanted(self, query: Terms) -> list[_Wanted]:
+    def wanted(self, query: Terms) -> list[_QueryTerm]:
         """The terms of a query that any passage holds, the rarest first."""
         terms = []
         for term, times in Counter(query).items():
@@ -219,7 +219,7 @@ class _Passages:
             if count:
                 idf = math.log(1 + (self.total - count + 0.5) / (count + 0.5))
                 common = count * _COMMON > self.total
-                wanted = _Wanted(times * idf * (K1 + 1), spans, inherited, common)
+                wanted = _QueryTerm(times * idf * (K1 + 1), spans, inherited, common)
                 terms.append((count, term, wanted))
         return [wanted for *_, wanted in sorted(terms, key=lambda entry: entry[:2])]
 

@@ -100,7 +100,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
             return
         if found.stamp[0] == self.stamp[0] and found.stamp[1] <= self.stamp[1]:
             return
-        segments = self._opened(found)
+        segments = self._opened(found, at)
         with self._lock:
             self._segments, self.stamp = segments, found.stamp
 
@@ -155,7 +155,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
             found = self._load(at) if but is not None else None
             if found is None or found.stamp != but:
                 return clear_index(at.path)
-            segments = self._opened(found)
+            segments = self._opened(found, at)
         except (OSError, DamagedIndexError):
             return clear_index(at.path)
         with self._lock:
@@ -189,7 +189,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
             )
             hides = segment.gone is not None and (clean or segment.live <= _SMALL)
             if hides and not foreign and at is not None and segment.live > _SMALL:
-                kept.append(segment.written(at.path))
+                kept.append(segment.written(at.path, at.seal.cipher))
             elif segment.live:
                 (taken if foreign or hides else kept).append(segment)
         like = next((one.rows for one in (*kept, *taken)), None)
@@ -198,7 +198,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
 
         def close() -> None:
             segment = Segment(buffer[0] if len(buffer) == 1 else self._kind.joined(buffer))
-            made.append(segment.written(at.path) if at is not None else segment)
+            made.append(segment.written(at.path, at.seal.cipher) if at is not None else segment)
             buffer.clear()
 
         count = 0
@@ -223,14 +223,15 @@ class SegmentedIndex(ABC, Generic[Query, C]):
             close()
         return (*kept, *made)
 
-    def _opened(self, found: _List) -> tuple[Segment[C], ...]:
+    def _opened(self, found: _SegmentList, at: Storage) -> tuple[Segment[C], ...]:
         """Map the segments. Raises DamagedIndexError for what cannot be trusted."""
         try:
-            return tuple(opened(self._kind, *one) for one in found.segments)
+            cipher = at.seal.cipher
+            return tuple(opened(self._kind, *one, cipher=cipher) for one in found.segments)
         except (TypeError, ValueError) as error:
             raise DamagedIndexError(f"{POINTER} has another format") from error
 
-    def _load(self, at: Storage) -> _List | None:
+    def _load(self, at: Storage) -> _SegmentList | None:
         """The list that lies there, None for none.
 
         Raises ForeignIndexError for one of another key, DamagedIndexError for an altered one.
@@ -251,7 +252,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
         try:
             stamp = str(fields["epoch"]), int(fields["generation"])
             segments = [_entry(at, **entry) for entry in fields["segments"]]
-            return _List(stamp, str(fields["made_with"]), segments)
+            return _SegmentList(stamp, str(fields["made_with"]), segments)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
             raise DamagedIndexError(f"{POINTER} has another format") from error
 
@@ -282,7 +283,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
         return clear_segments(at.path, keep)
 
 
-class _List(NamedTuple):
+class _SegmentList(NamedTuple):
     """What the list says, as far as it has been looked at: no segment has been opened."""
 
     stamp: Stamp

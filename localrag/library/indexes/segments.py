@@ -1,8 +1,8 @@
 """Segments of an index: some entries with their ids, in a file or in memory.
 
 A file holds the arrays of its content one after another and nothing else. It is written once and
-mapped: what a search does not look at is not read. Knows nothing of states, seals, other
-segments, or what the arrays mean.
+mapped: what a search does not look at is not read. One that is encrypted is read into memory as a
+whole. Knows nothing of states, seals, other segments, or what the arrays mean.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from localrag.library.folder.sealing import DamagedIndexError, Identity
 from localrag.library.indexes.base import are_allowed
 from localrag.library.records import ChunkIds
+from localrag.system.ciphers import AlteredError, Cipher
 from localrag.system.files import open_plain, replace_file
 
 SUFFIX = ".segment"
@@ -134,17 +135,21 @@ class Segment(Generic[C]):
             self._views[name] = make(self.rows)
         return self._views[name]
 
-    def written(self, folder: Path) -> Segment[C]:
+    def written(self, folder: Path, cipher: Cipher | None = None) -> Segment[C]:
         """The entries that are left as a new file in `folder`, which takes the memory's place."""
         content = self.left()
         parts = [np.ascontiguousarray(part).reshape(-1).view(np.uint8).data for part in content]
         digest = hashlib.sha256()
-        for part in parts:
-            digest.update(part)
         path = folder / f"{secrets.token_hex(8)}{SUFFIX}"
-        replace_file(path, lambda file: file.writelines(parts))
+
+        def write(file: BinaryIO) -> None:
+            for part in cipher.encrypted(path.name, parts) if cipher else parts:
+                digest.update(part)
+                file.write(part)
+
+        replace_file(path, write)
         origin = Origin(path, digest.hexdigest(), Identity.of(path.lstat()))
-        return opened(type(content), origin, content.shape)
+        return opened(type(content), origin, content.shape, cipher=cipher)
 
     def check(self) -> None:
         """Raise DamagedIndexError unless the file is bit by bit what was written."""
@@ -152,7 +157,14 @@ class Segment(Generic[C]):
             _expect_content(self.origin)
 
 
-def opened(kind: type[C], origin: Origin, shape: Sequence[int], gone: bytes = b"") -> Segment[C]:
+def opened(
+    kind: type[C],
+    origin: Origin,
+    shape: Sequence[int],
+    gone: bytes = b"",
+    *,
+    cipher: Cipher | None = None,
+) -> Segment[C]:
     """A segment from its file; `gone` has a bit for each entry, or none at all.
 
     The content is looked through only where the file is not the one that was checked before.
@@ -163,11 +175,17 @@ def opened(kind: type[C], origin: Origin, shape: Sequence[int], gone: bytes = b"
     try:
         with open_plain(origin.path) as file:
             found = Identity.of(os.fstat(file.fileno()))
-            if found.size != sum(sizes) or not found.size:
+            size = cipher.size_of(sum(sizes)) if cipher else sum(sizes)
+            if found.size != size or not sum(sizes):
                 raise DamagedIndexError(f"{origin.path.name} has another size")
-            if found != origin.identity:
-                _expect_content(origin)
-            data = mmap.mmap(file.fileno(), found.size, access=mmap.ACCESS_READ)
+            if cipher is not None:  # every block is looked at as it is read
+                data = cipher.mapped(origin.path.name, file)
+            else:
+                if found != origin.identity:
+                    _expect_content(origin)
+                data = mmap.mmap(file.fileno(), found.size, access=mmap.ACCESS_READ)
+    except AlteredError as error:
+        raise DamagedIndexError(f"{origin.path.name}: {error}") from error
     except OSError as error:
         raise DamagedIndexError(f"{origin.path.name} cannot be read") from error
     begin, parts = 0, []

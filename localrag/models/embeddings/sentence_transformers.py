@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from localrag.models.embeddings.foreign_code import refuse_foreign_code
 
 _Model = TypeVar("_Model")
 
+_PACKAGES = ("torch", "sentence_transformers")
 _BATCH = 16
 _DEFAULT_WINDOW = 512
 
@@ -46,6 +48,7 @@ class SentenceTransformerEmbedder(FolderEmbedder):
                 path=str(self._path),
                 missing="model.safetensors" if not self._weights else "config.json",
             )
+        need_pytorch()
         from sentence_transformers import SentenceTransformer
 
         self._model = open_model(SentenceTransformer, self._path, self._threads).eval()
@@ -89,6 +92,17 @@ class SentenceTransformerEmbedder(FolderEmbedder):
             show_progress_bar=False,
         )
         return vectors.astype(np.float32, copy=False)
+
+
+def need_pytorch() -> None:
+    """Raise `ModelError` where it is not installed: an installation may leave it out."""
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+        raise ModelError(
+            "This model needs PyTorch, which is not installed (missing: {names}).",
+            hint="Install it: pip install torch sentence-transformers. Or choose a model in ONNX, "
+            "such as the starter embedding, which needs neither.",
+            names=", ".join(missing),
+        )
 
 
 def open_model(kind: Callable[..., _Model], path: Path, threads: int | None = None) -> _Model:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from localrag.languages import DetectedLanguage, LanguageCode, is_spaced
 from localrag.models.registry.spec import Catalogue, PackageSource
 
 NEARLY_ALL = 0.9
@@ -27,7 +28,7 @@ class Advice:
     kind: Literal["unserved", "better", "untried"]
     model: str
     other: str
-    language: Literal["zh", "en", "mixed"]
+    language: DetectedLanguage
     share: float
     present: bool
 
@@ -35,19 +36,19 @@ class Advice:
 def advise(
     model: str,
     served: Collection[str],
-    shares: Mapping[Literal["zh", "en"], float],
+    shares: Mapping[LanguageCode, float],
     known: Catalogue,
     starter: str,
     is_present: Callable[[str], bool],
     *,
-    has_chinese: bool = False,
+    has_unspaced: bool = False,
 ) -> Advice | None:
     """What to say of a library with these `shares` of languages, built with `model`.
 
     `served` are the languages that `model` was made for, empty where nobody says. Only the
     `starter` embedding has been compared with others, so only in its place is another suggested.
-    `has_chinese`: some passage is Chinese, be it too short to count in `shares`; an English model
-    would lose it.
+    `has_unspaced`: some passage is in a language without blanks between its words, as Chinese is,
+    be it too short to count in `shares`; a model made for English alone would lose it.
     """
     for language, share in shares.items():
         if served and language not in served and share > SOME:
@@ -59,8 +60,8 @@ def advise(
     most = max(shares, key=lambda language: shares[language])
     alone = sum(shares.values()) - shares[most] <= SOME
     share = shares[most] if alone else sum(shares.values())
-    of: Literal["zh", "en", "mixed"] = most if alone else "mixed"
-    if of == "en" and has_chinese:
+    of: DetectedLanguage = most if alone else "mixed"
+    if has_unspaced and is_spaced(of):
         return None
     better, untried = known.better.get(of, ()), known.untried.get(of, ())
     for name in better:

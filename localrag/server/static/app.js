@@ -9,8 +9,10 @@ import { Help, useKeys } from "./keys.js";
 import { Search } from "./search.js";
 import { Settings } from "./settings.js";
 import { SignIn } from "./signing.js";
+import { SummaryPage } from "./summary.js";
+import { TablePage } from "./table.js";
 import { Viewer } from "./viewer.js";
-import { preferred, speaker } from "./words.js";
+import { following, preferred, speaker } from "./words.js";
 
 // A link from another client: its fragment names one place, and holds the key to that alone. Some
 // clients, such as Open WebUI, write "#:~:text=..." behind it, of which browsers leave the "#".
@@ -36,7 +38,7 @@ function App() {
   const say = speaker(language);
   speak(language);
 
-  useEffect(() => { document.documentElement.lang = language === "zh" ? "zh-CN" : "en"; }, [language]);
+  useEffect(() => { document.documentElement.lang = say("tag"); }, [language]);
   const refresh = useCallback(async () => {
     try {
       const now = await call("/api/status");
@@ -76,7 +78,7 @@ function App() {
   useKeys(linked ? {} : { "?": () => setHelping(true) });
 
   const change = () => {
-    const next = language === "zh" ? "en" : "zh";
+    const next = following(language);
     localStorage.setItem("language", next);
     setLanguage(next);
   };
@@ -114,7 +116,8 @@ function App() {
     return () => { for (const [name, hear] of Object.entries(heard)) removeEventListener(name, hear); };
   }, []);
 
-  const switcher = html`<button class="quiet" lang=${language === "zh" ? "en" : "zh-CN"} onClick=${change}>${say("switch")}</button>`;
+  const next = speaker(following(language));
+  const switcher = html`<button class="quiet" lang=${next("tag")} onClick=${change}>${next("own")}</button>`;
   if (linked) {
     return html`<header ref=${head}><span class="brand" aria-hidden="true"></span><h1>localrag</h1><span class="space"></span>${switcher}</header>
       <main class="alone">${signing ? html`<${SignIn} say=${say} />`
@@ -134,7 +137,7 @@ function App() {
   const shared = { say, language, library, show, refresh, may, user, total: current ? current.documents : 0, empty: current ? current.documents === 0 : false };
   const toDocuments = may("editor") ? () => setTab("documents") : null;
   const none = Boolean(user) && !status.libraries.length;
-  const tabs = none ? [] : ["ask", "documents", "search", "compare", ...(may("owner") ? ["evaluate"] : []), ...(user ? [] : ["settings"])];
+  const tabs = none ? [] : ["ask", "documents", "search", "table", "summary", "compare", ...(may("owner") ? ["evaluate"] : []), ...(user ? [] : ["settings"])];
   const at = tabs.includes(tab) ? tab : "ask";  // what another library offers
   const leave = async () => {
     try { await call("/session", { method: "DELETE" }); location.reload(); } catch (error) { setFailed(error.status ? error.message : "unreachable"); }
@@ -162,6 +165,8 @@ function App() {
         <div hidden=${at !== "ask"}><${Ask} ...${shared} view=${view} shown=${at === "ask"} preset=${current ? current.mode : "standard"} toDocuments=${toDocuments} /></div>
         <div hidden=${at !== "documents"}><${Documents} ...${shared} dropped=${dropped} /></div>
         <div hidden=${at !== "search"}><${Search} ...${shared} toDocuments=${toDocuments} /></div>
+        <div hidden=${at !== "table"}><${TablePage} ...${shared} view=${view} shown=${at === "table"} toDocuments=${toDocuments} /></div>
+        <div hidden=${at !== "summary"}><${SummaryPage} ...${shared} view=${view} shown=${at === "summary"} toDocuments=${toDocuments} /></div>
         <div hidden=${at !== "compare"}><${Compare} ...${shared} toDocuments=${toDocuments} /></div>
         ${may("owner") && html`<div hidden=${at !== "evaluate"}><${Evaluate} ...${shared} /></div>`}
         ${!user && html`<div hidden=${at !== "settings"}><${Settings} ...${shared} shown=${at === "settings"} /></div>`}

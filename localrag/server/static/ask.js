@@ -150,7 +150,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
             : html`<button type="submit" class="main" disabled=${!question.trim()}>${say("send")}</button>`}
         </div>
       </form>
-      ${looking && html`<${History} say=${say} language=${language} library=${library} may=${may} user=${user} close=${() => setLooking(false)} open=${resume}
+      ${looking && html`<${History} say=${say} library=${library} may=${may} user=${user} close=${() => setLooking(false)} open=${resume}
         forgotten=${(key) => { if (kept && (!key || key === kept)) begin(); }} />`}
     </section>`;
 }

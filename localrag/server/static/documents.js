@@ -85,7 +85,7 @@ export function Documents({ say, language, library, refresh, dropped, total, may
         ${Object.entries(SHOWS).map(([name, text]) => html`<option key=${name} value=${name}>${say(text, { count: total })}</option>`)}
       </select></form>`}
     ${documents && documents.length > 0 && html`<ul class="documents">${documents.map((one) => html`<${Row} key=${one.id} say=${say}
-      language=${language} one=${one} read=${read} remove=${may("editor") && remove} />`)}</ul>`}
+      one=${one} read=${read} remove=${may("editor") && remove} />`)}</ul>`}
     ${unread.length > 0 && html`<ul class="documents">${unread.map((one) => html`<li key=${one.source}>
       <div class="path">${one.source}</div><${Problem} say=${say} one=${one} /></li>`)}</ul>`}
     ${none && html`<p class="empty">${say(words ? "nothing" : shows === "all" ? (may("editor") ? "noDocuments" : "stillEmpty") : shows === "problems" ? "noProblems" : "noUnread")}</p>`}
@@ -108,13 +108,12 @@ function Adding({ say, adding }) {
   </div>`;
 }
 
-function Row({ say, language, one, read, remove }) {
-  const locale = language === "zh" ? "zh-CN" : "en";
+function Row({ say, one, read, remove }) {
   const about = [
     one.pages > 1 && say("pages", { count: one.pages }),
     say(one.chunks === 1 ? "passage" : "passages", { count: one.chunks }),
-    known(one.language) && new Intl.DisplayNames([locale], { type: "language" }).of(one.language),
-    new Date(one.added_at).toLocaleDateString(locale),
+    known(one.language) && new Intl.DisplayNames([say("tag")], { type: "language" }).of(one.language),
+    new Date(one.added_at).toLocaleDateString(say("tag")),
   ].filter(Boolean).join(" · ");
   return html`<li>
     <div class="row"><button class="source" id=${`read-${one.id}`} onClick=${() => read(one, {})}>${one.title}</button>

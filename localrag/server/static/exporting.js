@@ -27,7 +27,7 @@ const STYLE = ":root{color-scheme:light dark}body{max-width:44rem;margin:2rem au
 // A test opens such a file and sees that the style applies: this is its SHA-256.
 const STYLE_HASH = "sha256-x0vvBxALng+gtlW/3pQQ/hIDmIMLm/bhNIM4PxAGKlI=";
 
-export function asPage(turns, { library, say, language }) {
+export function asPage(turns, { library, say }) {
   const parts = turns.map(({ asked, answer }, turn) => {
     const place = (number) => `t${turn + 1}-${number + 1}`;
     const part = (one) => (Array.isArray(one)
@@ -46,11 +46,11 @@ ${answer.not_found.flatMap((one) => missing(one, answer, say).map((line) => `<p>
   const legend = [...marks].filter(Boolean).map((mark) => `<span class="${mark}">${escaped(say(mark))}</span>`).join(" · ");
   const title = escaped(`localrag: ${library}`);
   return `<!doctype html>
-<html lang="${language === "zh" ? "zh-CN" : "en"}"><head><meta charset="utf-8">
+<html lang="${say("tag")}"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src '${STYLE_HASH}'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${title}</title><style>${STYLE}</style></head>
-<body><header><h1>${title}</h1><small>${new Date().toLocaleDateString(language === "zh" ? "zh-CN" : "en-GB", { dateStyle: "long" })}</small></header>
+<body><header><h1>${title}</h1><small>${new Date().toLocaleDateString(say("dates"), { dateStyle: "long" })}</small></header>
 <main>
 ${parts.join("\n")}
 </main>

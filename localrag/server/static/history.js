@@ -3,7 +3,7 @@ import { call } from "./api.js";
 import { Dialog } from "./dialog.js";
 
 // Conversations that are kept in the library, and whether any are to be.
-export function History({ say, language, library, may, user, close, open, forgotten }) {
+export function History({ say, library, may, user, close, open, forgotten }) {
   const [kept, setKept] = useState(null);
   const [failed, setFailed] = useState("");
   const [leaving, setLeaving] = useState(false);
@@ -25,7 +25,7 @@ export function History({ say, language, library, may, user, close, open, forgot
     await load();
   });
   const look = (key) => attempt(async () => open(await call(at(key))));
-  const day = new Intl.DateTimeFormat(language === "zh" ? "zh-CN" : "en-GB", { dateStyle: "medium", timeStyle: "short" });
+  const day = new Intl.DateTimeFormat(say("dates"), { dateStyle: "medium", timeStyle: "short" });
   const count = (one) => say(one.answers === 1 ? "oneAnswer" : "answers", { count: one.answers });
   return html`<${Dialog} say=${say} title=${say("history")} close=${close}>
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}

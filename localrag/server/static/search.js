@@ -4,7 +4,7 @@ import { Passage } from "./passage.js";
 
 const NOTHING = { k: "", retrieval: "", rerank: "", expand: "", path: "", language: "", since: "", until: "", pages: "", types: [] };
 
-export function Search({ say, language, library, show, empty, toDocuments }) {
+export function Search({ say, library, show, empty, toDocuments }) {
   const [question, setQuestion] = useState("");
   const [wanted, setWanted] = useState(NOTHING);
   const [choices, setChoices] = useState(null);
@@ -43,7 +43,7 @@ export function Search({ say, language, library, show, empty, toDocuments }) {
       <option value="">${say(name === "language" ? "anyLanguage" : "asSet")}</option>
       ${(values || []).map((one) => html`<option key=${one} value=${one}>${texts?.(one) ?? one}</option>`)}
     </select></label>`;
-  const names = new Intl.DisplayNames([language === "zh" ? "zh-CN" : "en"], { type: "language" });
+  const names = new Intl.DisplayNames([say("tag")], { type: "language" });
   const toggle = (type) => setWanted((all) => ({ ...all, types: all.types.includes(type) ? all.types.filter((one) => one !== type) : [...all.types, type] }));
   const narrowed = Object.keys(NOTHING).filter((name) => String(wanted[name]) !== String(NOTHING[name])).length;
   const passages = found?.passages;

@@ -1,4 +1,4 @@
-// Texts of the page, in English and Chinese.
+// Texts of the page. A further language is a table like these, and its line in `languages`.
 const ENGLISH = {
   ask: "Ask", documents: "Documents", search: "Search",
   question: "Your question", placeholder: "Ask your documents …", send: "Ask", stop: "Stop",
@@ -67,6 +67,21 @@ const ENGLISH = {
   judging: "judging", order: "How the order changes", inSearch: "search", passageOne: "Passage", verdicts: "What the judge finds",
   perWay: "{seconds} s · {tokens} tokens · {steps} steps", graded: "Compared with the right answer",
   careful: "Graded by the language model: treat it with care.",
+  table: "Table", cells: "Cells", beginning: "Looking through the documents …", whichDocuments: "Which documents", whatToAsk: "What each is asked",
+  folder: "Folder", anyFolder: "all", nameHas: "File name contains", wordsIn: "Holds one of these words",
+  chosenOf: "{count} of {total} documents", noneChosen: "None of {total} documents fits.",
+  columnQuestion: "Question {number}", columnExample: "When does it end?", columnKind: "Kind of answer to question {number}", columnRemove: "Remove question {number}",
+  columnChoices: "One of these answers", choicesExample: "monthly, quarterly, yearly", columnAdd: "Add a question",
+  "kind ": "automatic", "kind text": "text", "kind number": "number", "kind money": "amount of money", "kind date": "date", "kind yes/no": "yes or no", "kind one of": "one of a list",
+  tableRun: "Fill the table", cellsLeft: "{left} of {cells} cells left", goOn: "Go on", tableStopped: "Stopped. What was read is kept.",
+  rowsWith: "Rows that contain", rowsState: "Rows with a cell that is", anyState: "any state", rowsShown: "{count} of {all} rows shown; totals are of all rows.",
+  "state found": "found", "state not stated": "not stated", "state doubtful": "doubtful", "state not read": "not read",
+  file: "File", totals: "Totals", "file xlsx": "Excel", "file csv": "CSV", "file html": "page (HTML)", "file md": "Markdown",
+  savedTables: "Saved tables", tableName: "Name of this table", tableSave: "Save the table", tableSaved: "Saved: {name}", tableForget: "Remove the saved table {name}? What was read stays with the documents.",
+  summary: "Summary", summaryRun: "Sum up", about: "About", aboutExample: "the notice period", firstPage: "From page", lastPage: "To page",
+  summaryHelp: "One document on about a page, section by section, each sentence with its place; of several, each in a sentence.",
+  sectionsLeft: "Sections still to be written: {left}", summaryStopped: "Stopped. What was written is kept.",
+  tableSaveHow: "A saved table lives: the next time you open it, only documents that are new or have changed are read.",
   evaluateHelp: "Measures the answers to a set of questions. The set is a JSON, JSONL or CSV file with a question per row and, if you have it, the right answer:",
   evaluateMake: "The command localrag eval make drafts such a file from your documents. What was computed once is kept, so a run that was stopped goes on where it was.",
   dataset: "Choose a set of questions", chosen: "Set of questions: {name}", questions: "Questions", judged: "Let the language model judge (slow)",
@@ -77,7 +92,7 @@ const ENGLISH = {
   badToken: "This token is not valid, or no longer.", noLibraries: "There is no library that you may read yet. Ask the owner of one for access.",
   stillEmpty: "The library is still empty.",
   library: "Library", source: "Source code ({licence})", version: "Version {version}",
-  switch: "中文", nothing: "Nothing was found.",
+  tag: "en", dates: "en-GB", own: "English", nothing: "Nothing was found.",
   seconds: "{seconds} s", related: "Closest passages", leftOut: "{count} sentences that address a model were left out.",
   removedAnswers: "What was written from “{name}” here went with it.",
   "type pdf": "PDF", "type markdown": "Markdown", "type html": "HTML", "type word": "Word", "type sheets": "Sheets", "type slides": "Slides", "type opendocument": "OpenDocument",
@@ -156,6 +171,21 @@ const CHINESE = {
   judging: "评判", order: "次序的变化", inSearch: "检索", passageOne: "段落", verdicts: "评判结果",
   perWay: "{seconds} 秒 · {tokens} 个词元 · {steps} 步", graded: "与正确答案比较",
   careful: "由语言模型评判，仅供参考。",
+  table: "表格", cells: "单元格", beginning: "正在查看文档……", whichDocuments: "选择文档", whatToAsk: "向每份文档提出的问题",
+  folder: "文件夹", anyFolder: "全部", nameHas: "文件名包含", wordsIn: "含有下列任一词语",
+  chosenOf: "共 {total} 份文档，已选 {count} 份", noneChosen: "{total} 份文档中没有符合条件的。",
+  columnQuestion: "问题 {number}", columnExample: "合同何时到期？", columnKind: "问题 {number} 的答案类型", columnRemove: "移除问题 {number}",
+  columnChoices: "从这些答案中选一个", choicesExample: "按月，按季，按年", columnAdd: "添加问题",
+  "kind ": "自动判断", "kind text": "文字", "kind number": "数字", "kind money": "金额", "kind date": "日期", "kind yes/no": "是或否", "kind one of": "列表中的一项",
+  tableRun: "填写表格", cellsLeft: "共 {cells} 格，还剩 {left} 格", goOn: "继续", tableStopped: "已停止，读过的内容已保留。",
+  rowsWith: "筛选包含这些文字的行", rowsState: "按单元格状态筛选行", anyState: "任何状态", rowsShown: "显示 {count} 行，共 {all} 行；合计针对所有行。",
+  "state found": "已找到", "state not stated": "未写明", "state doubtful": "存疑", "state not read": "未读",
+  file: "文件", totals: "合计", "file xlsx": "Excel", "file csv": "CSV", "file html": "网页（HTML）", "file md": "Markdown",
+  savedTables: "已保存的表格", tableName: "表格名称", tableSave: "保存表格", tableSaved: "已保存：{name}", tableForget: "移除已保存的表格 {name} 吗？读过的内容会随文档保留。",
+  summary: "摘要", summaryRun: "生成摘要", about: "主题", aboutExample: "通知期限", firstPage: "从第几页", lastPage: "到第几页",
+  summaryHelp: "把一份文档浓缩到约一页：逐节概括，每句话注明出处；选中多份文档时，每份用一句话说明。",
+  sectionsLeft: "还有 {left} 节待写", summaryStopped: "已停止，写好的内容已保留。",
+  tableSaveHow: "保存的表格会随文档更新：下次打开时，只读取新增或有改动的文档。",
   evaluateHelp: "衡量一组问题的回答。问题集是 JSON、JSONL 或 CSV 文件，每行一个问题，有正确答案时一并给出：",
   evaluateMake: "命令 localrag eval make 可根据您的文档起草这样的文件。算过的结果会保留，中途停止后再运行会从停下处继续。",
   dataset: "选择问题集", chosen: "问题集：{name}", questions: "问题数", judged: "由语言模型评判（较慢）",
@@ -166,7 +196,7 @@ const CHINESE = {
   badToken: "令牌无效，或已失效。", noLibraries: "目前没有您可以读取的文档库。请向文档库的所有者申请权限。",
   stillEmpty: "文档库还是空的。",
   library: "文档库", source: "源代码（{licence}）", version: "版本 {version}",
-  switch: "English", nothing: "没有找到。",
+  tag: "zh-CN", dates: "zh-CN", own: "中文", nothing: "没有找到。",
   seconds: "{seconds} 秒", related: "最接近的段落", leftOut: "已略去 {count} 句对模型说的话。",
   removedAnswers: "对话中依据“{name}”写出的内容已随之删除。",
   "type pdf": "PDF", "type markdown": "Markdown", "type html": "HTML", "type word": "Word", "type sheets": "表格", "type slides": "幻灯片", "type opendocument": "OpenDocument",
@@ -182,8 +212,14 @@ export const languages = { en: ENGLISH, zh: CHINESE };
 
 export function preferred() {
   const kept = localStorage.getItem("language");
-  if (kept === "en" || kept === "zh") return kept;
-  return (navigator.language || "en").toLowerCase().startsWith("zh") ? "zh" : "en";
+  if (Object.hasOwn(languages, kept)) return kept;
+  const spoken = (navigator.language || "").toLowerCase();
+  return Object.keys(languages).find((code) => spoken.startsWith(code)) || "en";
+}
+
+export function following(language) {
+  const codes = Object.keys(languages);
+  return codes[(codes.indexOf(language) + 1) % codes.length];
 }
 
 export function speaker(language) {

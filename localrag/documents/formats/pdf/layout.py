@@ -16,7 +16,7 @@ from localrag.documents.lines import (
     CELL_BREAK,
     CJK,
     LIST_MARKER,
-    Header,
+    TableHeader,
     ends_sentence,
     is_cjk,
     is_marker,
@@ -29,7 +29,7 @@ from localrag.documents.positions import Piece
 
 
 @dataclass(slots=True)
-class Row:
+class TextRow:
     """One visual row of text; `tabular` when its text is cells already joined.
 
     `size` is the font size in points; a space at the end of `text` was printed.
@@ -48,7 +48,7 @@ class Row:
     cells: tuple[str, ...] = ()
     columns: tuple[tuple[float, float], ...] = ()
     """Left and right edge of each of the cells."""
-    table: Header | None = None
+    table: TableHeader | None = None
 
 
 def hull(boxes: Iterable[Sequence[float]]) -> tuple[float, float, float, float]:
@@ -61,7 +61,7 @@ def hull(boxes: Iterable[Sequence[float]]) -> tuple[float, float, float, float]:
 class Block:
     """Rows that stand together; `table` when they are the rows of a ruled table."""
 
-    rows: list[Row]
+    rows: list[TextRow]
     table: bool = False
     x0: float = field(init=False)
     y0: float = field(init=False)
@@ -83,16 +83,16 @@ class Paragraph:
     rows: int
     tabular: bool
     pieces: Sequence[Piece]
-    table: Header | None = None
+    table: TableHeader | None = None
 
 
-def merge_segments(segments: Sequence[Row]) -> list[Row]:
+def merge_segments(segments: Sequence[TextRow]) -> list[TextRow]:
     """Put the segments of one block that share a baseline into one row each.
 
     Wide gaps (1.8 em and more somewhere in the row) mean cells, narrow ones
     spaces: justified text never stretches a space that far.
     """
-    groups: list[list[Row]] = []
+    groups: list[list[TextRow]] = []
     for segment in segments:
         last = groups[-1][-1] if groups else None
         if last is not None and segment.x0 >= last.x1 - 0.3 * last.size:
@@ -104,7 +104,7 @@ def merge_segments(segments: Sequence[Row]) -> list[Row]:
     return [_merge_row(group) for group in groups]
 
 
-def _merge_row(group: Sequence[Row]) -> Row:
+def _merge_row(group: Sequence[TextRow]) -> TextRow:
     if len(group) == 1:
         return group[0]
     size = max(row.size for row in group)
@@ -128,7 +128,7 @@ def _merge_row(group: Sequence[Row]) -> Row:
         columns[-1] = (columns[-1][0], row.x1)
     box = hull((row.x0, row.y0, row.x1, row.y1) for row in group)
     pieces = [piece for row in group for piece in row.pieces]
-    merged = Row(text, *box, size, all(row.bold for row in group), tabular, pieces)
+    merged = TextRow(text, *box, size, all(row.bold for row in group), tabular, pieces)
     if tabular:
         merged.cells, merged.columns = tuple(map(squeeze, cells)), tuple(columns)
     return merged
@@ -176,7 +176,7 @@ def drop_running_text(pages: Sequence[list[Block]]) -> list[list[Block]]:
     return result
 
 
-def _edge_rows(blocks: Iterable[Block]) -> list[Row]:
+def _edge_rows(blocks: Iterable[Block]) -> list[TextRow]:
     rows = sorted(
         (row for block in blocks if not block.table for row in block.rows), key=lambda row: row.y0
     )
@@ -186,7 +186,7 @@ def _edge_rows(blocks: Iterable[Block]) -> list[Row]:
 _COUNTED = "\0"
 
 
-def _running_keys(row: Row, page: int) -> set[str]:
+def _running_keys(row: TextRow, page: int) -> set[str]:
     """The row's text, and for each number in it the text with what it is ahead of the page."""
     text = "".join(row.text.split())
     if len(text) > _LONGEST_RUNNING:
@@ -335,7 +335,7 @@ def _are_columns(blocks: Sequence[Block], edge: float) -> bool:
 
 def paragraphs(blocks: Sequence[Block], vocabulary: Collection[str]) -> list[Paragraph]:
     """Mend the rows of ordered blocks into paragraphs; `vocabulary` as in `lines.join`."""
-    found: list[tuple[list[Row], bool]] = []
+    found: list[tuple[list[TextRow], bool]] = []
     before: Block | None = None
     edge = 0.0  # of the column of the row before
     for block in blocks:
@@ -352,7 +352,7 @@ def paragraphs(blocks: Sequence[Block], vocabulary: Collection[str]) -> list[Par
     return [paragraph for paragraph in made if paragraph.text]
 
 
-def _paragraph(rows: Sequence[Row], tabular: bool, vocabulary: Collection[str]) -> Paragraph:
+def _paragraph(rows: Sequence[TextRow], tabular: bool, vocabulary: Collection[str]) -> Paragraph:
     text = squeeze(join_all((row.text for row in rows), vocabulary))
     # Spaces between Chinese characters are accidents of the layout in running text, and a heading
     # may be spaced out; in other single rows ("name  date") they separate.
@@ -386,7 +386,7 @@ def _right_edge(block: Block, blocks: Sequence[Block]) -> float:
     )
 
 
-def _continues(rows: Sequence[Row], row: Row, edge: float, block: Block | None) -> bool:
+def _continues(rows: Sequence[TextRow], row: TextRow, edge: float, block: Block | None) -> bool:
     """Whether `row` goes on with the paragraph of `rows`.
 
     `edge` is the right edge of the column of their last; `block` the block that
@@ -418,7 +418,9 @@ def _continues(rows: Sequence[Row], row: Row, edge: float, block: Block | None) 
     return not closed and free < 0.35 * (edge - block.x0)
 
 
-def _continues_in_next_block(first: Row, previous: Row, row: Row, in_list: bool) -> bool:
+def _continues_in_next_block(
+    first: TextRow, previous: TextRow, row: TextRow, in_list: bool
+) -> bool:
     size = previous.size
     if numbered_heading(row.text) or numbered_heading(first.text):
         return False
@@ -429,7 +431,7 @@ def _continues_in_next_block(first: Row, previous: Row, row: Row, in_list: bool)
     return row.y0 - previous.y1 <= 0.8 * size and -3 * size <= indent <= allowed
 
 
-def first_word(row: Row) -> float:
+def first_word(row: TextRow) -> float:
     """The width in points that the row's first word would have taken on the row before."""
     if is_cjk(row.text[:1]):
         return 2.2 * row.size  # a character, and a mark that may not begin a row

@@ -10,7 +10,7 @@ from typing import Any
 import pymupdf
 
 from localrag.documents.formats.pdf.hidden import drop_hidden
-from localrag.documents.formats.pdf.layout import Block, Row, merge_segments
+from localrag.documents.formats.pdf.layout import Block, TextRow, merge_segments
 from localrag.documents.formats.pdf.sample import agrees
 from localrag.documents.formats.pdf.spans import LAM, mend_ligatures, note_words, row_of, text_of
 from localrag.documents.formats.pdf.tables import find_tables, outside
@@ -28,7 +28,7 @@ _BELOW = 1e5
 
 
 @dataclass(frozen=True, slots=True)
-class PageText:
+class PageBlocks:
     """The blocks of a page in the file's order, and what there is to say of them."""
 
     blocks: list[Block]
@@ -40,7 +40,7 @@ class PageText:
     """Degrees by which the page, as it is shown, is turned clockwise to be read."""
 
 
-def page_text(page: Any, *, keep_hidden: bool, reader: PageReader | None = None) -> PageText:
+def page_text(page: Any, *, keep_hidden: bool, reader: PageReader | None = None) -> PageBlocks:
     """The text layer of a page.
 
     Where its text is in doubt, or lies unseen under a picture, `reader` reads a sample of its
@@ -62,12 +62,12 @@ def page_text(page: Any, *, keep_hidden: bool, reader: PageReader | None = None)
     hides = not keep_hidden and drop_hidden(page, blocks)
     doubt = _doubt(page, blocks, reader, unseen_too=not keep_hidden)
     if not any(map(str.isalnum, _all_text(blocks))):
-        return PageText([], hides, doubt)
+        return PageBlocks([], hides, doubt)
     upright: list[Block] = []
     turned: list[Block] = []
     for lines in blocks:
-        segments: list[Row] = []
-        aside: list[Row] = []
+        segments: list[TextRow] = []
+        aside: list[TextRow] = []
         for line in lines:
             row = row_of([span for span in line["spans"] if outside(span, tables)], right, down)
             if row is None:
@@ -82,7 +82,7 @@ def page_text(page: Any, *, keep_hidden: bool, reader: PageReader | None = None)
             turned.append(Block(aside))
     ruled = [block for table in tables if (block := table.block(right, down)) is not None]
     turn = (TURNS.get((right, down), 0) - page.rotation) % 360
-    return PageText([*upright, *ruled, *turned], hides, doubt, turn)
+    return PageBlocks([*upright, *ruled, *turned], hides, doubt, turn)
 
 
 TURNS = {(1.0, 0.0): 0, (0.0, -1.0): 90, (-1.0, 0.0): 180, (0.0, 1.0): 270}

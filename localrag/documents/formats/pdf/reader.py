@@ -251,7 +251,8 @@ def _no_text(
             "off: none of its {pages} pages has text.",
             hint="If they do show text, scan them again: sharper, or at 300 dpi."
             if file.options.ocr
-            else "Switch it on: localrag config set parsing.ocr true",
+            else "Switch it on: localrag config set parsing.ocr true. `localrag doctor` says "
+            "whether it is installed.",
             source=file.source,
             pages=document.page_count,
         )

@@ -11,7 +11,7 @@ import numpy as np
 import pymupdf
 
 from localrag.documents.formats.pdf.layout import Block, hull
-from localrag.documents.formats.pdf.page import PageText
+from localrag.documents.formats.pdf.page import PageBlocks
 from localrag.documents.formats.pdf.trust import Doubt
 from localrag.documents.ocr import Image, PageReader, bounded, page_reader
 from localrag.documents.pictures import DOUBTFUL, LEAST, blocks, notes, within
@@ -51,7 +51,7 @@ class Scans:
         """What compares text with the page, if that is wanted."""
         return page_reader() if self.ocr else None
 
-    def read(self, page: Any, text: PageText) -> PageRead:
+    def read(self, page: Any, text: PageBlocks) -> PageRead:
         """A page on which this text was found: as it is, or with what its pictures say.
 
         Places are those on the page as it is shown for a page that was read as a whole ("ocr"),
@@ -70,7 +70,7 @@ class Scans:
             return PageRead([], notes=(kind,))
         return recognise(page)
 
-    def _doubtful(self, page: Any, text: PageText, doubt: Doubt) -> PageRead:
+    def _doubtful(self, page: Any, text: PageBlocks, doubt: Doubt) -> PageRead:
         """A page whose text is not to be trusted: as recognition reads it, where it is sure."""
         values = {"reason": doubt.reason, "share": round(doubt.share, 2)}
         if self.ocr:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from localrag.documents.formats.pdf.layout import Row
+from localrag.documents.formats.pdf.layout import TextRow
 from localrag.documents.lines import is_cjk, squeeze
 from localrag.documents.positions import Piece
 from localrag.text.normalize import clean
@@ -190,7 +190,7 @@ def _even_runs(span: Span) -> Iterator[tuple[float, float, str]]:
         yield min(first[0], last[0]), max(first[1], last[1]), "".join(run)
 
 
-def row_of(spans: Sequence[Span], right: float = 1.0, down: float = 0.0) -> Row | None:
+def row_of(spans: Sequence[Span], right: float = 1.0, down: float = 0.0) -> TextRow | None:
     """The spans of one line as a Row, turned so that the text runs to the right."""
     raw = "".join(map(text_of, spans))
     if raw.endswith("\u00ad"):
@@ -208,7 +208,7 @@ def row_of(spans: Sequence[Span], right: float = 1.0, down: float = 0.0) -> Row 
     sizes: Counter[float] = Counter()
     for span in inked:
         sizes[round(span["size"], 1)] += len(text_of(span).strip())
-    return Row(
+    return TextRow(
         text=text + (" " if raw[-1].isspace() else ""),
         x0=min(across),
         y0=min(along),

@@ -8,9 +8,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from localrag.documents.formats.pdf.layout import Block, Row, hull
+from localrag.documents.formats.pdf.layout import Block, TextRow, hull
 from localrag.documents.formats.pdf.spans import Span, row_of, text_of
-from localrag.documents.lines import Header, join, squeeze
+from localrag.documents.lines import TableHeader, join, squeeze
 from localrag.documents.tables import (
     REPEATED,
     header_rows_of,
@@ -26,7 +26,7 @@ _MOST_RULES = 3000
 """Lines and boxes of a page on which tables are looked for: the finder takes 5 s for these."""
 
 
-class Table:
+class RuledTable:
     """The cells of a ruled table, and the spans that fall into them."""
 
     def __init__(self, box: Sequence[float], rows: Sequence[Sequence[Sequence[float] | None]]):
@@ -147,7 +147,7 @@ def _cell_text(spans: Sequence[Span], right: float, down: float) -> str:
     return squeeze(text)
 
 
-def outside(span: Span, tables: Sequence[Table]) -> bool:
+def outside(span: Span, tables: Sequence[RuledTable]) -> bool:
     """Hand the characters of a span that lie in a table to their cells; True if any stay."""
     if not tables:
         return True
@@ -164,14 +164,16 @@ def outside(span: Span, tables: Sequence[Table]) -> bool:
     return bool(stay)
 
 
-def _place(box: Sequence[float], tables: Sequence[Table]) -> tuple[int, tuple[int, int]] | None:
+def _place(
+    box: Sequence[float], tables: Sequence[RuledTable]
+) -> tuple[int, tuple[int, int]] | None:
     """Number of the table and cell in which the middle of a box lies."""
     x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
     cells = ((number, table.cell_at(x, y)) for number, table in enumerate(tables))
     return next(((number, cell) for number, cell in cells if cell is not None), None)
 
 
-def find_tables(page: Any, right: float, down: float) -> list[Table]:
+def find_tables(page: Any, right: float, down: float) -> list[RuledTable]:
     """Tables with rules around their cells, whose text runs in this direction (cosine, sine).
 
     The finder takes 25 to 60 ms, the text of a page 2: it runs only where the
@@ -192,7 +194,7 @@ def find_tables(page: Any, right: float, down: float) -> list[Table]:
     finally:
         page.set_rotation(shown)
     return [
-        Table(table.bbox, turned([row.cells for row in table.rows]))
+        RuledTable(table.bbox, turned([row.cells for row in table.rows]))
         for table in found
         if table.row_count > 1 and table.col_count > 1
     ]
@@ -217,19 +219,19 @@ _BETWEEN = 2
 
 
 @dataclass(slots=True)
-class _Part:
+class _TablePart:
     """Rows that stand together and have the same columns; `gap` rows of text are before them."""
 
-    rows: list[Row]
+    rows: list[TextRow]
     ruled: bool
     page: int
     gap: int
 
-    def holds(self, row: Row) -> bool:
+    def holds(self, row: TextRow) -> bool:
         """Whether a row has its cells where those of the last row are."""
         return len(row.cells) > 2 and _aligned(self.rows[-1].columns, row.columns)
 
-    def goes_on(self, other: _Part) -> bool:
+    def goes_on(self, other: _TablePart) -> bool:
         """Whether the other part goes on with this table: on the next page, or after a remark."""
         mine, others = self.rows[-1].columns, other.rows[0].columns
         if self.ruled != other.ruled or len(mine) != len(others) or other.gap > _BETWEEN:
@@ -256,7 +258,7 @@ def name_columns(pages: Sequence[Sequence[Block]]) -> None:
     without rules are a table where at least three cells stand one below another, words above
     numbers.
     """
-    tables: list[list[_Part]] = []
+    tables: list[list[_TablePart]] = []
     for part in _parts(pages):
         if tables and tables[-1][-1].goes_on(part):
             tables[-1].append(part)
@@ -273,21 +275,21 @@ def name_columns(pages: Sequence[Sequence[Block]]) -> None:
             styled = bool(rows) and rows[0].bold and not all(row.bold for row in rows)
             number = header_rows_of(cells, styled=styled)
         if ruled or number:
-            header = Header(names_of(cells[:number]), number)
+            header = TableHeader(names_of(cells[:number]), number)
             for row in rows[: len(rows) - notes_of(cells)]:
                 row.table = header
 
 
-def _parts(pages: Sequence[Sequence[Block]]) -> Iterator[_Part]:
+def _parts(pages: Sequence[Sequence[Block]]) -> Iterator[_TablePart]:
     gap = 0
-    part: _Part | None = None
+    part: _TablePart | None = None
     for page, blocks in enumerate(pages):
         for block in blocks:
             if block.table:
                 if part is not None:
                     yield part
                     part = None
-                yield _Part(list(block.rows), True, page, gap)
+                yield _TablePart(list(block.rows), True, page, gap)
                 gap = 0
                 continue
             for row in block.rows:
@@ -298,7 +300,7 @@ def _parts(pages: Sequence[Sequence[Block]]) -> Iterator[_Part]:
                     yield part
                     part, gap = None, 0
                 if len(row.cells) > 2:
-                    part = _Part([row], False, page, gap)
+                    part = _TablePart([row], False, page, gap)
                 else:
                     gap += 1
     if part is not None:

@@ -31,7 +31,7 @@ from localrag.errors import (
 )
 from localrag.library.acting import SERVER, Role, acting, covers, users_began
 from localrag.library.catalogue.base import Row
-from localrag.library.catalogue.catalogue import Catalogue
+from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.postgres import dialect, policies
 from localrag.library.catalogue.postgres.connection import PostgresConnection, said
 from localrag.library.catalogue.postgres.dialect import SCHEMA
@@ -388,7 +388,7 @@ class PostgresCatalogue:
 
     def copy_to(self, path: Path) -> None:
         """Write one committed state to a new catalogue in the file `path`."""
-        with closing(Catalogue(path)) as copy:
+        with closing(SqliteCatalogue(path)) as copy:
             copy.migrate()
             with self.read() as snapshot, copy.write() as transaction:
                 transaction.copy_from(snapshot)

@@ -43,7 +43,7 @@ _INTO = re.compile(r"(INSERT INTO (\w+)) (VALUES|SELECT)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Relation:
     """A table as SQLite has it: columns with their definitions, keys, references, indexes."""
 
     name: str
@@ -57,7 +57,7 @@ class Table:
 
 _TEXT, _NUMBER, _BYTES = (f"{_TYPES[kind]} NOT NULL" for kind in ("TEXT", "INTEGER", "BLOB"))
 
-FILES = Table(
+FILES = Relation(
     "files",
     {"source": _TEXT, "part": _NUMBER, "data": _BYTES},
     ("source", "part"),
@@ -74,7 +74,7 @@ def version() -> int:
 
 
 @cache
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, Relation]:
     """All tables of a catalogue by name, those that are referred to first."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         for step in MIGRATIONS:
@@ -108,7 +108,7 @@ def jobs() -> Iterator[str]:
     yield f"CREATE INDEX IF NOT EXISTS jobs_by_library ON {SCHEMA}.jobs(library, number)"
 
 
-def _table(fresh: sqlite3.Connection, name: str) -> Table:
+def _table(fresh: sqlite3.Connection, name: str) -> Relation:
     columns, key = {}, {}
     for _, column, kind, _, default, place in fresh.execute(f"PRAGMA table_info({name})"):
         columns[column] = f"{_TYPES[kind]} NOT NULL" + (f" DEFAULT {default}" if default else "")
@@ -120,7 +120,7 @@ def _table(fresh: sqlite3.Connection, name: str) -> Table:
         if origin != "pk":
             within = fresh.execute(f"PRAGMA index_info({index})").fetchall()
             indexes.append((bool(unique), tuple(str(row[2]) for row in within)))
-    return Table(
+    return Relation(
         name,
         columns,
         tuple(key[place] for place in sorted(key)),

@@ -79,7 +79,7 @@ class _Fault(msgspec.Struct):
     values: dict[str, str | int | float] = {}
 
 
-class Job(msgspec.Struct, frozen=True):
+class QueuedJob(msgspec.Struct, frozen=True):
     """A job as the table has it; times are ISO 8601 in UTC, "" where it has not come to that."""
 
     number: int
@@ -132,7 +132,7 @@ class Jobs:
         )
         return int(number)
 
-    def all(self) -> list[Job]:
+    def all(self) -> list[QueuedJob]:
         """Those that wait or run and those that ended last, in the order in which they came."""
         rows = self._run(
             f"SELECT {_COLUMNS} FROM {SCHEMA}.jobs WHERE library = %s ORDER BY ended IS NULL DESC, "
@@ -160,12 +160,12 @@ class Jobs:
 
     # For a node
 
-    def take(self, node: str, lease: float = LEASE) -> Job | None:
+    def take(self, node: str, lease: float = LEASE) -> QueuedJob | None:
         """The next job for this node, if there is one and no other of this library runs."""
         with acting_as_server():
             return self._take(node, lease)
 
-    def _take(self, node: str, lease: float) -> Job | None:
+    def _take(self, node: str, lease: float) -> QueuedJob | None:
         library = self._catalogue.number
         states = self._run(
             f"SELECT state, lease < now() FROM {SCHEMA}.jobs WHERE library = %s "
@@ -206,7 +206,7 @@ class Jobs:
             [_text(_fault(fault)), ATTEMPTS, ATTEMPTS, self._catalogue.number],
         )
 
-    def renew(self, job: Job, progress: Progress, lease: float = LEASE) -> bool:
+    def renew(self, job: QueuedJob, progress: Progress, lease: float = LEASE) -> bool:
         """Say that its node is at work on it; False where it is no longer that node's."""
         return self._mine(
             job,
@@ -214,13 +214,15 @@ class Jobs:
             [_text(progress), lease],
         )
 
-    def done(self, job: Job, progress: Progress) -> bool:
+    def done(self, job: QueuedJob, progress: Progress) -> bool:
         """Say that it is done."""
         return self._mine(
             job, "state = 'done', fault = NULL, ended = now(), progress = %s", [_text(progress)]
         )
 
-    def failed(self, job: Job, progress: Progress, error: LocalragError, *, again: bool) -> bool:
+    def failed(
+        self, job: QueuedJob, progress: Progress, error: LocalragError, *, again: bool
+    ) -> bool:
         """Say why it failed; `again`, it is tried once more in a while, unless that was often."""
         again = again and job.attempts < ATTEMPTS
         ended = "state = 'waiting'" if again else "state = 'failed', ended = now()"
@@ -230,7 +232,7 @@ class Jobs:
             [_text(_fault(error)), _text(progress), _AGAIN],
         )
 
-    def decline(self, job: Job, why: Declined) -> bool:
+    def decline(self, job: QueuedJob, why: Declined) -> bool:
         """Leave it to other nodes, and say why."""
         self._left.add((job.node, job.number))
         return self._mine(
@@ -240,11 +242,11 @@ class Jobs:
             [machine(job.node), why],
         )
 
-    def give_back(self, job: Job) -> bool:
+    def give_back(self, job: QueuedJob) -> bool:
         """Let another node go on with it, because this one ends."""
         return self._mine(job, "state = 'waiting', attempts = attempts - 1", [])
 
-    def _mine(self, job: Job, change: str, values: Sequence[object]) -> bool:
+    def _mine(self, job: QueuedJob, change: str, values: Sequence[object]) -> bool:
         with acting_as_server():
             changed = self._run(
                 f"UPDATE {SCHEMA}.jobs SET {change} {_MINE} RETURNING number",
@@ -263,9 +265,9 @@ class Jobs:
             return cursor.fetchall() if cursor.description else []
 
 
-def _job(row: Row) -> Job:
+def _job(row: Row) -> QueuedJob:
     """A row as it is read. Raises LibraryDamagedError for what is none of ours."""
-    names = Job.__struct_fields__
+    names = QueuedJob.__struct_fields__
     found = dict(zip(names, row, strict=True))
     try:
         for name in ("arguments", "progress", "declined", "fault"):
@@ -276,7 +278,7 @@ def _job(row: Row) -> Job:
             kept = msgspec.convert(fault, _Fault)
             error = kept_error(LibraryError, kept.message, kept.hint, kept.values)
         times = {name: found[name] or "" for name in ("began", "ended")}
-        return msgspec.convert(found | times | {"fault": error}, Job)
+        return msgspec.convert(found | times | {"fault": error}, QueuedJob)
     except (msgspec.MsgspecError, ValueError) as wrong:
         raise damaged_rows(wrong) from wrong
 

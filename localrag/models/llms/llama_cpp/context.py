@@ -58,11 +58,15 @@ KVType = Literal["f16", "q8_0"]
 
 @dataclass(frozen=True, slots=True)
 class OffloadReport:
-    """`gpu_build`: llama.cpp sees a GPU; `layers_offloaded` of `layers` lie on it."""
+    """`gpu_build`: llama.cpp sees a GPU; `layers_offloaded` of `layers` lie on it.
+
+    `devices` names the graphics chips that llama.cpp uses, such as "Vulkan0 (Intel Iris Xe)".
+    """
 
     gpu_build: bool
     layers_offloaded: int
     layers: int
+    devices: tuple[str, ...] = ()
 
 
 class LlamaContext:
@@ -131,9 +135,12 @@ class LlamaContext:
         self._fresh = False
         self._states = states
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
-        found = re.findall(r"offloaded (\d+)/(\d+) layers", "\n".join(native.log_lines()))
+        log = "\n".join(native.log_lines())
+        found = re.findall(r"offloaded (\d+)/(\d+) layers", log)
         offloaded, layers = found[-1] if found else (0, c.llama_model_n_layer(model) + 1)
-        self.offload = OffloadReport(gpu, int(offloaded), int(layers))
+        # As in "using device CUDA0 (NVIDIA H100) (0000:01:00.0) - 80000 MiB free".
+        devices = re.findall(r"using device (\S+ \([^\n]*?\))(?: \(|\s+-)", log)
+        self.offload = OffloadReport(gpu, int(offloaded), int(layers), tuple(devices))
         self._close = weakref.finalize(self, _free, c, model, context, self._decoder.close)
 
     def close(self) -> None:

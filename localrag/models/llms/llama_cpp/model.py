@@ -354,7 +354,7 @@ def _files(disk: StatesOnDisk | None, kv_type: KVType, gpu_layers: int) -> State
         return None
     c = native.load()
     layers = gpu_layers if c.llama_supports_gpu_offload() else 0  # a GPU computes otherwise
-    made = f"llama-cpp-python {c.__version__} {kv_type} {BATCH} gpu {layers}"
+    made = f"{native.identity()} {kv_type} {BATCH} gpu {layers}"
     identity = f"{disk.weights_sha256} {made}"
     return StateFiles(disk.folder, disk.limit, identity, disk.seal)
 

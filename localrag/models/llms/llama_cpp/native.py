@@ -10,12 +10,18 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from localrag.errors import BackendError
+from localrag.models.llms.llama_cpp import prebuilt
 
 _LOG: deque[str] = deque(maxlen=200)
 _log_callback: Any = None
+
+_prebuilt: Path | None = None
 
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "500"}
 """How its threads wait for each other. Those that spin for long are many times slower as soon as
@@ -27,7 +33,7 @@ def load() -> Any:
 
     Nothing else in localrag may import it first. Raises `BackendError`.
     """
-    global _log_callback  # llama.cpp has one log for the whole process
+    global _log_callback, _prebuilt  # llama.cpp has one log for the whole process
     if _log_callback is not None:
         import llama_cpp
 
@@ -36,7 +42,13 @@ def load() -> Any:
     ours = {} if _WAITING.keys() & os.environ.keys() else _WAITING
     os.environ.update(ours)
     try:
+        _prebuilt = prebuilt.find()
+        if _prebuilt:
+            prebuilt.bind(_prebuilt)
         import llama_cpp
+
+        if _prebuilt:
+            prebuilt.check_structures(llama_cpp, _prebuilt)
     except (ImportError, OSError, RuntimeError) as error:
         raise _unloadable(error) from error
     finally:
@@ -51,6 +63,44 @@ def load() -> Any:
     _load_variant(llama_cpp)
     llama_cpp.llama_backend_init()
     return llama_cpp
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Which llama.cpp is loaded; `package` is the one that brought it prebuilt, with its version.
+
+    `instructions` are those that it uses, such as "AVX2".
+    """
+
+    version: str
+    package: str
+    instructions: tuple[str, ...]
+
+
+def build() -> Build:
+    """The llama.cpp that runs here. Raises `BackendError`."""
+    c = load()
+    function = c.llama_cpp._lib.llama_version
+    function.restype = ctypes.c_char_p
+    features = c.llama_print_system_info().decode("utf-8", "replace")
+    return Build(
+        function().decode("utf-8", "replace"),
+        _package(),
+        tuple(re.findall(r"(\w+) = 1", features)),
+    )
+
+
+def identity() -> str:
+    """What states are known by that another llama.cpp may read otherwise."""
+    binding = f"llama-cpp-python {load().__version__}"
+    return f"{binding} with {_package()}" if _prebuilt else binding
+
+
+def _package() -> str:
+    if _prebuilt is None:
+        return ""
+    name = prebuilt.distribution(_prebuilt)
+    return f"{name} {version(name)}"
 
 
 def _load_variant(llama_cpp: Any) -> None:

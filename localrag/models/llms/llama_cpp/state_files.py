@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import hmac
 import os
 import re
 from pathlib import Path
 from typing import Any
 
-from localrag.system.files import is_real_folder, make_folder, open_plain, replace_file
-from localrag.system.seals import FILE_SEAL_BYTES, Seal, own_seal
+from localrag.system.files import is_real_folder, make_folder, replace_file
+from localrag.system.seals import Seal, own_seal
 
 _NAME = re.compile(r"[0-9a-f]{40}\.kv(?:\.[0-9a-f]{8}\.part)?|tmp[0-9a-z_]+\.new")
 """A state, or what a process left that was ended while it wrote one."""
@@ -45,13 +44,10 @@ class StateFiles:
         if not is_real_folder(self._folder):
             return None
         try:
-            with open_plain(path) as file:
-                whole = os.fstat(file.fileno()).st_size <= self._limit
-                seal = file.read(FILE_SEAL_BYTES)
-                state = file.read() if whole else b""
+            state = self._seal.content(path, self._limit)
         except OSError:
             return None
-        if not hmac.compare_digest(seal, self._seal.of_file(path.name, memoryview(state))):
+        if state is None:
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -61,7 +57,7 @@ class StateFiles:
 
     def put(self, key: bytes, state: Any) -> None:
         """Keep a state, where it is not on disk yet and is no larger than the limit."""
-        path, size = self._path(key), FILE_SEAL_BYTES + len(state)
+        path, size = self._path(key), self._seal.size_of(len(state))
         if size > self._limit or os.path.lexists(path):
             return
         content = memoryview(state)
@@ -71,8 +67,8 @@ class StateFiles:
             if not is_real_folder(self._folder):
                 return
             self._make_room(size)
-            seal = self._seal.of_file(path.name, content)
-            replace_file(path, lambda file: file.writelines((seal, content)), durable=False)
+            parts = self._seal.file(path.name, content)
+            replace_file(path, lambda file: file.writelines(parts), durable=False)
         except OSError:
             return
 
@@ -93,5 +89,8 @@ class StateFiles:
             total -= status.st_size
 
     def _path(self, key: bytes) -> Path:
-        digest = hashlib.blake2b(self._identity + b"\0" + key, digest_size=20)
-        return self._folder / f"{digest.hexdigest()}.kv"
+        named = self._identity + b"\0" + key
+        digest = hashlib.blake2b(named, digest_size=20).digest()
+        if self._seal.cipher is not None:  # whoever has a passage is not told that it is here
+            digest = self._seal.of(digest)[:20]
+        return self._folder / f"{digest.hex()}.kv"

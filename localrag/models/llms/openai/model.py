@@ -30,6 +30,7 @@ from localrag.models.llms.base import Completion, Options, check_stopped
 from localrag.models.llms.openai.endpoints import LONGEST_PAUSE, Endpoint, endpoint, ready, taken
 from localrag.models.llms.openai.errors import ServerErrors, none_answers
 from localrag.models.llms.openai.keys import Secret
+from localrag.models.llms.openai.server_info import handed_on_to
 from localrag.models.llms.reply_text import WithoutThoughts
 from localrag.types import Message
 
@@ -320,13 +321,27 @@ class OpenAICompatibleModel:
         well = status < 300 or status in (404, 405)
         return None if well else self._errors[server].refused(status, body)
 
+    def _stays_here(self, server: Endpoint, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages, if the server does not hand them on, as far as it says."""
+        host = handed_on_to(server.url, self._model)
+        if host:
+            raise NetworkBlockedError(
+                "Nothing was sent: {server} hands on what {model} is sent, to {host}.",
+                hint="Start again: localrag then treats it as a hosted model. Or set `llm.hosted` "
+                "to true.",
+                server=server.name,
+                model=self._model,
+                host=host,
+            )
+        return messages
+
     # -- the request --------------------------------------------------------------
 
     def _clearing(self, messages: Sequence[Message]) -> _Cleared:
         """What is asked of the guard once for each server that a call goes to."""
         guard = self._guard
         if guard is None:
-            return lambda _: (messages, None)
+            return lambda server: (self._stays_here(server, messages), None)
 
         def cleared(server: Endpoint) -> tuple[Sequence[Message], Sending | None]:
             return guard.cleared(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,8 +14,15 @@ from localrag.egress.addresses import is_loopback
 
 _SECONDS = 5.0
 _BYTES = 1 << 20
+_ASKED_AGAIN = 60.0
+"""Seconds for which it counts what a server has said of where its model runs."""
 _SEVERAL = 4
 """Calls at once to a server that is known to read several together."""
+
+
+_lock = threading.Lock()
+_remote_hosts: dict[tuple[str, str], tuple[str, float]] = {}
+"""By address and model: the host that the server named, and until when that counts."""
 
 
 def served_model(base_url: str, model: str) -> str:
@@ -57,11 +66,39 @@ def is_here(base_url: str) -> bool:
 def is_elsewhere(base_urls: Iterable[str], model: str, *, hosted: bool) -> bool:
     """Whether what is sent to a model goes to another machine, as far as is known or `hosted` says.
 
-    A server on this machine may hand it on: so does Ollama for models called "gpt-oss:120b-cloud".
+    A server on this machine may hand it on: so does Ollama for models called "gpt-oss:120b-cloud",
+    and it says so of those that have another name.
     """
     name = model.rpartition(":")[2].lower()
-    passed_on = hosted or name == "cloud" or name.endswith("-cloud")
-    return passed_on or not all(map(is_here, base_urls))
+    if hosted or name == "cloud" or name.endswith("-cloud"):
+        return True
+    return any(not is_here(url) or handed_on_to(url, model) for url in base_urls)
+
+
+def handed_on_to(base_url: str, model: str) -> str:
+    """The host to which a server on this machine hands on what that model is sent; "" if unknown.
+
+    Ollama says it (`remote_host` of /api/show); it is asked again when a minute has passed, and at
+    once where it did not reply in time.
+    """
+    key, now = (base_url, model), time.monotonic()
+    with _lock:
+        host, until = _remote_hosts.get(key, ("", 0.0))
+    if now < until:
+        return host
+    server = base_url.strip().rstrip("/").removesuffix("/v1")
+    try:
+        details = _told(f"{server}/api/show", {"model": model})
+    except ConnectionError:  # nothing is there that could hand anything on
+        return ""
+    except TimeoutError:
+        return host
+    told = details if isinstance(details, Mapping) else {}
+    named = (told.get(field) for field in ("remote_host", "remote_model"))
+    host = next((value for value in named if isinstance(value, str) and value), "")
+    with _lock:
+        _remote_hosts[key] = host, now + _ASKED_AGAIN
+    return host
 
 
 def _models(base_url: str) -> list[Mapping[str, Any]]:
@@ -75,13 +112,26 @@ def _models(base_url: str) -> list[Mapping[str, Any]]:
     return [entry for entry in entries if isinstance(entry, Mapping)]
 
 
-def _told(url: str) -> object:
-    """The JSON behind an address of this machine; None where there is none."""
+def _told(url: str, question: object = None) -> object:
+    """The JSON behind an address of this machine; None if there is none.
+
+    `question` is sent along, as JSON. If it is given, raises ConnectionError where nobody listens,
+    and TimeoutError where there is no reply in time.
+    """
     import httpx
 
+    method = "GET" if question is None else "POST"
     try:
         with network.allow([url]), clients.local_client(_SECONDS) as client:
-            reply = client.get(url)
+            reply = client.request(method, url, json=question)
         return json.loads(reply.content[:_BYTES]) if reply.is_success else None
+    except httpx.ConnectError as error:
+        if question is None:
+            return None
+        raise ConnectionError from error
+    except httpx.TimeoutException as error:
+        if question is None:
+            return None
+        raise TimeoutError from error
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
         return None

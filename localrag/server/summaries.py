@@ -1,0 +1,210 @@
+"""The summary of a document, or of a folder, as the page gets it.
+
+`POST /api/summaries` asks (`SummaryRequest`); events are waiting, begun, section, note, summary,
+error. What was written is kept in the library: a summary that was stopped goes on where it was, and
+with `kept_only` nothing is written.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from localrag.engine import AskOptions
+from localrag.errors import LocalragError
+from localrag.library.catalogue.filters import LAST_PAGE
+from localrag.messages import InterfaceLanguage, spoken, spoken_to, tr
+from localrag.presentation.places import cited_as
+from localrag.presentation.reading import card_texts
+from localrag.presentation.records import plain
+from localrag.presentation.summaries import (
+    begun_text,
+    coverage_lines,
+    section_title,
+    state_text,
+    total_line,
+)
+from localrag.server.asker import preferred, recorded
+from localrag.server.bounds import Question
+from localrag.server.jobs import BackgroundJob, worked
+from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming, without_paths
+from localrag.server.queue import ModelQueue
+from localrag.server.replies import EventStream, decoded
+from localrag.server.tables import Patterns
+from localrag.server.views import view_of
+from localrag.summaries.records import (
+    DocumentSummary,
+    Event,
+    SectionDone,
+    Summary,
+    SummaryBegun,
+    SummaryNotKept,
+    SummarySection,
+)
+from localrag.types import citations_of
+
+Page = Annotated[int, Meta(ge=0, le=LAST_PAGE)]
+
+
+class SummaryRequest(Struct, forbid_unknown_fields=True):
+    """What is to be summed up: the documents in `patterns` (folders, names), about a topic or all.
+
+    Of a single document, `first_page` to `last_page`, 0 for its first and its last. With
+    `kept_only`, what was written before is shown and nothing is written.
+    """
+
+    library: str = ""
+    patterns: Patterns = []
+    about: Question = ""
+    first_page: Page = 0
+    last_page: Page = 0
+    kept_only: bool = False
+
+
+def pages_of(first: int, last: int) -> tuple[int, int | None] | None:
+    """First and last page as a filter has them; 0 for the first and the last there is."""
+    return (first or 1, last or None) if first or last else None
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """The route /api/summaries."""
+
+    libraries: Libraries
+    queue: ModelQueue
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [Route("/api/summaries", self.ask, methods=["POST"])]
+
+    async def ask(self, request: Request) -> Response:
+        """Sum up, or show what is kept."""
+        asked, language = await decoded(request, SummaryRequest), preferred(request)
+        library = self.libraries.named(asked.library)
+        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
+        turns = self.queue.processors if asked.kept_only else self.queue
+        turns.expect_room()
+        await recorded(library, "ask", asked.about)
+
+        def work(job: BackgroundJob) -> None:
+            halt = job.stopped
+            if asked.kept_only:
+                halt = threading.Event()
+                halt.set()
+            elif not engine.is_ready:
+                job.say("loading")
+            with spoken_to(language):
+                telling = _Telling(job, library, naming, language)
+                for event in engine.summarise(
+                    asked.patterns,
+                    asked.about,
+                    AskOptions(stopped=halt),
+                    pages=pages_of(asked.first_page, asked.last_page),
+                ):
+                    telling.hear(event)
+
+        return EventStream(worked(turns, work, language))
+
+
+class _Telling:
+    """Tells a summary's events as the page hears them: files by their names."""
+
+    def __init__(
+        self, job: BackgroundJob, library: str, naming: Naming, language: InterfaceLanguage
+    ) -> None:
+        self._job = job
+        self._library = library
+        self._naming = naming
+        self._language = language
+        self._documents: tuple[DocumentSummary, ...] = ()
+        self._is_noted = False
+
+    def hear(self, event: Event) -> None:
+        """Tell it, and let others go first where a section was written."""
+        match event:
+            case SummaryBegun():
+                self._documents = event.summary.documents
+                self._job.say(
+                    "begun",
+                    text=begun_text(event),
+                    left=event.to_write,
+                    kept=event.kept,
+                    seconds=round(event.seconds, 1),
+                    total=event.summary.total,
+                    documents=[self._document(each) for each in self._documents],
+                )
+            case SectionDone():
+                document = self._documents[event.document]
+                section = self._section(document, event.number, event.section)
+                self._job.say(
+                    "section",
+                    document=event.document,
+                    number=event.number,
+                    section=section,
+                    left=event.left,
+                )
+                if not event.kept:
+                    self._job.give_way()
+            case SummaryNotKept():
+                self._note(event.error)
+            case Summary():
+                self._job.say(
+                    "summary",
+                    final=event.final,
+                    seconds=round(event.seconds, 1),
+                    lines=[coverage_lines(each, event.about) for each in event.documents],
+                    total=total_line(event),
+                )
+
+    def _note(self, error: Exception) -> None:
+        if self._is_noted:
+            return
+        self._is_noted = True
+        reason = type(error).__name__
+        if isinstance(error, LocalragError):
+            reason = spoken(without_paths(error), self._language)
+        text = tr("What was written is not kept for the next time: {reason}", reason=reason)
+        self._job.say("note", text=text)
+
+    def _document(self, document: DocumentSummary) -> dict[str, Any]:
+        return {
+            "document": document.document_id,
+            "source": self._naming.of(document.source),
+            "title": "" if document.title == document.source else document.title,
+            "lines": card_texts(document.card),
+            "sections": [
+                self._section(document, number, section)
+                for number, section in enumerate(document.sections)
+            ],
+        }
+
+    def _section(
+        self, document: DocumentSummary, number: int, section: SummarySection
+    ) -> dict[str, Any]:
+        name = self._naming.of(document.source)
+        return {
+            "title": section_title(document, number),
+            "state": section.state,
+            "note": state_text(section),
+            "runs": [
+                {"text": text} if citation is None else {"marker": citation.marker}
+                for statement in section.statements
+                for text, citation in statement.runs()
+            ],
+            "citations": [
+                {
+                    "marker": citation.marker,
+                    "cited": cited_as(replace(citation, source=name), self._language),
+                    "quote": citation.quote,
+                    "view": plain(view_of(self._library, document.document_id, citation)),
+                }
+                for citation in citations_of(section.statements)
+            ],
+        }

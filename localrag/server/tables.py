@@ -1,0 +1,388 @@
+"""Tables of documents for the page: `localrag table` as events, and tables that were saved.
+
+`GET /api/tables` takes `library` and gives what there is to choose from: `folders` and `types` with
+the number of their documents, and the saved tables. `POST /api/tables` asks (`TableRequest`);
+events are waiting, begun, cells, note, table, error. What was read is kept in the library: a table
+that was stopped goes on where it was, and with `kept_only` nothing is read. The finished table can
+be had as a file, until something is removed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from localrag.documents.formats import table as formats
+from localrag.engine import AskOptions
+from localrag.errors import LibraryNotFoundError, LocalragError, RemovedError
+from localrag.library.catalogue.filters import Filter
+from localrag.library.catalogue.saved_tables import normalised
+from localrag.messages import InterfaceLanguage, spoken, spoken_to, tr
+from localrag.presentation.places import cited_as
+from localrag.presentation.records import plain
+from localrag.presentation.tables import (
+    begun_text,
+    cell_text,
+    check_suffix,
+    exported,
+    reason_text,
+    saved_json,
+    total_lines,
+)
+from localrag.server.asker import linked_language, preferred, recorded
+from localrag.server.bounds import Question, expect_few_cells
+from localrag.server.evaluating import ALONE
+from localrag.server.jobs import BackgroundJob, worked
+from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming, named_table, without_paths
+from localrag.server.queue import ModelQueue
+from localrag.server.replies import EventStream, decoded, reply
+from localrag.server.results import Results
+from localrag.server.views import view_of
+from localrag.tables.documents import check_columns
+from localrag.tables.records import (
+    Begun,
+    Cell,
+    CellDone,
+    Column,
+    NotKept,
+    Row,
+    SavedTable,
+    Table,
+)
+from localrag.tables.saved import forget_table, save_table, saved_table, saved_tables
+from localrag.types import Citation
+
+_AT_ONCE = 200
+"""Cells of one event."""
+_MEDIA = {
+    ".csv": "text/csv",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".md": "text/markdown",
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+
+Patterns = Annotated[list[Annotated[str, Meta(max_length=1000)]], Meta(max_length=100)]
+
+
+class Chosen(msgspec.Struct, forbid_unknown_fields=True):
+    """Which documents: of all, those in `patterns` (folders, names), of `types`, with `words`."""
+
+    library: str = ""
+    patterns: Patterns = []
+    types: list[str] = []
+    words: Question = ""
+
+
+class TableRequest(Chosen, forbid_unknown_fields=True):
+    """What is asked of them; or the name of a table that was `saved`, which says all of that.
+
+    With `kept_only`, what was read before is shown and nothing is read.
+    """
+
+    columns: list[Column] = []
+    saved: Annotated[str, Meta(max_length=1000)] = ""
+    kept_only: bool = False
+
+
+class ToSave(Chosen, forbid_unknown_fields=True):
+    """What is kept under a name."""
+
+    columns: list[Column] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The routes below /api/tables."""
+
+    libraries: Libraries
+    queue: ModelQueue
+    results: Results
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        saved = "/api/tables/saved/{name}"
+        return [
+            Route("/api/tables", self.choices),
+            Route("/api/tables", self.ask, methods=["POST"]),
+            Route("/api/tables/documents", self.documents, methods=["POST"]),
+            Route(saved, self.save, methods=["POST"]),
+            Route(saved, self.forget, methods=["DELETE"]),
+            Route("/api/tables/{name}", self.file),
+        ]
+
+    async def choices(self, request: Request) -> Response:
+        """Folders, kinds and saved tables."""
+        name = request.query_params.get("library", "")
+        engine = self.libraries.engine(name)
+        await self.libraries.listed(name)
+
+        def gathered() -> dict[str, Any]:
+            folders, types = Counter[str](), Counter[str]()
+            for path in engine.library.paths():
+                parts = engine.located(path).split("/")[:-1]
+                folders.update("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+                types[(formats.format_of(path) or formats.TEXT).name] += 1
+            return {
+                "folders": [{"name": name, "count": folders[name]} for name in sorted(folders)],
+                "types": [
+                    {"name": name, "count": types[name]} for name in formats.names() if types[name]
+                ],
+                "saved": [_saved(saved) for saved in saved_tables(engine.library)],
+            }
+
+        return reply(await anyio.to_thread.run_sync(gathered))
+
+    async def documents(self, request: Request) -> Response:
+        """How many documents are chosen, of how many, and the names of the first."""
+        asked = await decoded(request, Chosen)
+        library = self.libraries.named(asked.library)
+        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
+        await recorded(library, "search", asked.words)
+
+        def chosen() -> dict[str, Any]:
+            found = engine.selection(asked.patterns, asked.words, _options(asked))
+            names = [naming.of(record.sources[0]) for record in found.documents[:_AT_ONCE]]
+            return {"count": len(found.documents), "total": found.total, "names": names}
+
+        async with self.queue.processors.turn():
+            return reply(await anyio.to_thread.run_sync(chosen))
+
+    async def ask(self, request: Request) -> Response:
+        """Ask each document, or show what is kept."""
+        asked, language = await decoded(request, TableRequest), preferred(request)
+        library = self.libraries.named(asked.library)
+        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
+        wanted = SavedTable(
+            "", tuple(asked.patterns), tuple(asked.columns), asked.words, tuple(asked.types)
+        )
+        if asked.saved:
+            wanted = await anyio.to_thread.run_sync(saved_table, engine.library, asked.saved)
+        check_columns(wanted.columns)
+        options = _options(wanted)
+        turns = self.queue.processors if asked.kept_only else self.queue
+        turns.expect_room()
+        await recorded(library, "ask", "\n".join(column.question for column in wanted.columns))
+
+        def work(job: BackgroundJob) -> None:
+            halt = job.stopped
+            if asked.kept_only:
+                halt = threading.Event()
+                halt.set()
+            elif not engine.is_ready:
+                job.say("loading")
+            before = engine.library.removals()
+            with spoken_to(language):
+                events = engine.table(
+                    wanted.patterns,
+                    wanted.columns,
+                    wanted.words,
+                    replace(options, stopped=halt),
+                    lenient=bool(asked.saved),
+                )
+                telling = _Telling(job, library, naming, wanted.columns, language)
+                try:
+                    for event in events:
+                        telling.hear(event, lambda made: self.results.keep(made, library, before))
+                except RemovedError:
+                    self.results.forget(library)
+                    raise
+
+        return EventStream(worked(turns, work, language))
+
+    async def save(self, request: Request) -> Response:
+        """Keep under a name what is asked of which documents."""
+        asked = await decoded(request, ToSave)
+        library = self.libraries.named(asked.library)
+        engine = self.libraries.engine(library)
+        await recorded(library, "add", request.path_params["name"])
+        saved = SavedTable(
+            request.path_params["name"],
+            tuple(asked.patterns),
+            tuple(asked.columns),
+            asked.words,
+            tuple(asked.types),
+        )
+
+        def keep() -> None:
+            engine.selection(saved.patterns, options=_options(asked))  # by names, never by paths
+            save_table(engine.library, saved)
+
+        await anyio.to_thread.run_sync(keep)
+        return reply({"saved": saved.name})
+
+    async def forget(self, request: Request) -> Response:
+        """Forget a saved table."""
+        name = request.path_params["name"]
+        library = self.libraries.named(request.query_params.get("library", ""))
+        engine = self.libraries.engine(library)
+        await recorded(library, "remove", name)
+        await anyio.to_thread.run_sync(forget_table, engine.library, name)
+        self.results.forget(library)
+        return reply({"removed": name})
+
+    async def file(self, request: Request) -> Response:
+        """A table as a file: `.xlsx`, `.csv`, `.html`, `.md` or `.json`."""
+        path = Path(request.path_params["name"])
+        check_suffix(path)
+        found = self.results.get(path.stem, Table)
+        if found is None:
+            raise LibraryNotFoundError(
+                "This table is not here any more.", hint="Ask again: what was read is kept."
+            )
+        table, library = found
+        self.libraries.engine(library)  # of which one may have lost the role since
+        await recorded(library, "export")
+        language = linked_language(request)
+
+        def made() -> str | bytes:
+            with spoken_to(language):
+                return exported(table, path)
+
+        content = await anyio.to_thread.run_sync(made)
+        headers = ALONE if path.suffix == ".html" else {}
+        return Response(content, media_type=_MEDIA[path.suffix.lower()], headers=headers)
+
+
+class _Telling:
+    """Tells a table's events as the page hears them: files by their names, cells in words."""
+
+    def __init__(
+        self,
+        job: BackgroundJob,
+        library: str,
+        naming: Naming,
+        columns: Sequence[Column],
+        language: InterfaceLanguage,
+    ) -> None:
+        self._job = job
+        self._library = library
+        self._naming = naming
+        self._columns = columns
+        self._language = language
+        self._rows: tuple[Row, ...] = ()
+        self._cells: list[dict[str, Any]] = []
+        self._left = 0
+        self._is_noted = False
+
+    def hear(self, event: Begun | CellDone | NotKept | Table, keep: Callable[[Table], str]) -> None:
+        """Tell it, and let others go first where a cell was read."""
+        match event:
+            case Begun():
+                self._begin(event)
+            case CellDone():
+                self._left = event.left
+                row, column = self._rows[event.row], self._columns[event.column]
+                self._add(event.row, event.column, row, event.cell, column)
+                if not event.kept or len(self._cells) >= _AT_ONCE:
+                    self._flush()
+                if not event.kept:
+                    self._job.give_way()
+            case NotKept():
+                self._note(event.error)
+            case Table():
+                self._end(event, keep)
+
+    def _begin(self, event: Begun) -> None:
+        expect_few_cells(event.documents * event.columns)
+        self._rows, self._left = event.rows, event.to_read
+        self._job.say(
+            "begun",
+            text=begun_text(event),
+            cells=event.documents * event.columns,
+            kept=event.kept,
+            left=event.to_read,
+            seconds=round(event.seconds, 1),
+            rows=[{"document": row.document_id, "source": self._name(row)} for row in event.rows],
+            columns=[column.question for column in self._columns],
+        )
+
+    def _end(self, table: Table, keep: Callable[[Table], str]) -> None:
+        self._flush()
+        for place, column in enumerate(table.columns):
+            if column.kind == (self._columns[place].kind or "text"):
+                continue
+            for number, row in enumerate(table.rows):  # which have got their kind by now
+                self._add(number, place, row, row.cells[place], column)
+                if len(self._cells) >= _AT_ONCE:
+                    self._flush()
+            self._flush()
+        named = named_table(table, self._name)
+        self._job.say(
+            "table",
+            name=keep(named),
+            columns=[
+                {
+                    "question": column.question,
+                    "kind": column.kind,
+                    "totals": total_lines(column, total),
+                }
+                for column, total in zip(named.columns, named.totals, strict=True)
+            ],
+            final=all(total.completeness.final for total in named.totals),
+            left=sum(total.completeness.not_read for total in named.totals),
+            seconds=round(table.seconds, 1),
+        )
+
+    def _note(self, error: Exception) -> None:
+        if self._is_noted:
+            return
+        self._is_noted = True
+        reason = type(error).__name__
+        if isinstance(error, LocalragError):
+            reason = spoken(without_paths(error), self._language)
+        text = tr("Cells are not kept for the next time: {reason}", reason=reason)
+        self._job.say("note", text=text)
+
+    def _add(self, number: int, place: int, row: Row, cell: Cell, column: Column) -> None:
+        told = {
+            "row": number,
+            "column": place,
+            "state": cell.state,
+            "text": cell_text(cell, column),
+            "value": plain(cell.value) if column.kind not in (None, "text") else None,
+            "why": reason_text(cell),
+            "citations": [self._citation(row, citation) for citation in cell.citations],
+        }
+        self._cells.append(told)
+
+    def _flush(self) -> None:
+        if self._cells:
+            self._job.say("cells", cells=self._cells, left=self._left)
+            self._cells = []
+
+    def _citation(self, row: Row, citation: Citation) -> dict[str, Any]:
+        citation = replace(citation, source=self._name(row))
+        return {
+            "cited": cited_as(citation, self._language),
+            "quote": citation.quote,
+            "view": plain(view_of(self._library, row.document_id, citation)),
+        }
+
+    def _name(self, row: Row) -> str:
+        return self._naming.of(row.source)
+
+
+def _options(chosen: Chosen | SavedTable) -> AskOptions:
+    paths = isinstance(chosen, SavedTable) and chosen.paths  # saved on a command line
+    return AskOptions(filter=Filter(types=tuple(chosen.types)), paths=paths)
+
+
+def _saved(saved: SavedTable) -> dict[str, Any]:
+    """A saved table without paths, which one of a command line may name."""
+    if saved.paths:
+        ends = (normalised(pattern).rpartition("/")[2] for pattern in saved.patterns)
+        saved = replace(saved, patterns=tuple(map("…/{}".format, ends)))
+    return saved_json(saved)

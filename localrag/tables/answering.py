@@ -1,0 +1,423 @@
+"""Questions about all: computed from the rows of sheets, or from documents asked one by one.
+
+Nothing is counted by a language model. It says whether a question is about all, which rows it means
+and what each document replies; the rest follows from a query, and the answer says how many rows or
+documents it rests on. Where that is not sure, both readings are told and neither is the answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from localrag.languages import LANGUAGES, LanguageCode
+from localrag.library.records import DocumentRecord
+from localrag.models.llms.base import LLM
+from localrag.models.llms.choices import Chooser
+from localrag.prompts import YES_NO, render
+from localrag.rag.base import finished, timed
+from localrag.tables import columns, plan
+from localrag.tables.collections import Collection, collections
+from localrag.tables.documents import short_name
+from localrag.tables.formulation import Computed, compute, computed_by
+from localrag.tables.query import Condition, Query, run, sql_of
+from localrag.tables.records import Cell, CellDone, Column, Event, Table
+from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of
+from localrag.tables.values import in_days, separated
+from localrag.text.language import answer_language
+from localrag.types import Answer, Basis, Citation, Cited, Plain, ScoredChunk, Statement, Step
+
+HITS = 30
+"""Passages of a search whose files say which rows a question may mean."""
+MOST_DOCUMENTS = 40
+"""Documents that are asked for an answer; more are asked for a table (`localrag table`)."""
+MOST_CITED = 12
+"""Rows that are cited; the others are counted as they are, and named by `Answer.basis`."""
+
+Reference = tuple[str, int]
+"""A document's id, and the code point at which a row begins."""
+Cites = tuple[list[ScoredChunk], dict[Reference, Citation]]
+"""Passages, and the citation of each row; none of a row whose document was removed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryAccess:
+    """What a question about all needs of a library, as far as the person may see it.
+
+    `hits` are the files of the best passages for a question, best first, one a passage. `cite`
+    gives the passages that hold some rows, and a citation of each row, marked by its passage.
+    """
+
+    hits: Callable[[str, int], list[str]]
+    records: Callable[[], Sequence[DocumentRecord]]
+    sheets: Callable[[Sequence[DocumentRecord]], list[Dataset]]
+    fill: Callable[[Sequence[DocumentRecord], Sequence[Column]], Iterator[Event]]
+    cite: Callable[[Sequence[Reference]], Cites]
+    name: Callable[[str], str]
+    """What a source is called."""
+    stated: Callable[[str], bool]
+    """Whether the best section of the library holds the answer to a question by itself."""
+
+
+Pieces = Generator[Statement | Step | Answer, None, bool | None]
+"""Of an answer; returns whether there was one, None where the question is about one thing."""
+
+
+def answered(
+    question: str, access: LibraryAccess, chooser: Chooser, llm: LLM, tokenize: plan.Tokenize
+) -> Pieces:
+    """The answer to a question about all; nothing for another, which is answered as ever.
+
+    Raises `GenerationError` from the model.
+    """
+    scope, seconds = timed(partial(plan.scope, question, chooser))
+    if scope.about_all < plan.ABOUT_ALL:
+        return None
+    # "How many days of training do staff have?" is no count where a document gives the number.
+    if scope.operation != "LIST" and access.stated(question):
+        return None
+    yield Step("scope", {"all": True}, scope.about_all, seconds)
+    began = time.perf_counter()
+    records = access.records()
+    groups, sheets = collections(records), access.sheets(records)
+    hits = access.hits(question, HITS)
+    weighed = plan.candidates(question, groups, sheets, hits, tokenize)
+    rows, sure = plan.choose_among(question, weighed, chooser)
+    told: dict[str, str | int | tuple[str, ...]] = {"files": _names(rows, access)}
+    yield Step("plan", told, sure, time.perf_counter() - began)
+    if isinstance(rows, Dataset) and len(rows.rows) <= MOST_ROWS:
+        return (yield from _from_sheets(question, rows, access, llm))
+    if isinstance(rows, Collection) and len(rows.documents) <= MOST_DOCUMENTS:
+        return (yield from _from_documents(question, scope.operation, rows, access, llm))
+    return False
+
+
+def _names(rows: plan.Rows | None, access: LibraryAccess) -> tuple[str, ...]:
+    return tuple(map(access.name, rows.sources)) if rows else ()
+
+
+# -- Rows of sheets -----------------------------------------------------------------
+
+
+def _from_sheets(question: str, dataset: Dataset, access: LibraryAccess, llm: LLM) -> Pieces:
+    computed, seconds = timed(partial(compute, question, dataset, llm))
+    yield _computed_step(computed, seconds)
+    origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}
+    references = {row: (at.document_id, at.start) for row, at in origins.items()}
+    cited = access.cite(list(references.values()))
+    basis = Basis(
+        files=_names(dataset, access),
+        rows=len(dataset.rows),
+        counted=len(computed.rows),
+        sql=computed.form.sql,
+        other_sql=computed.sql.sql,
+        doubt=computed.doubt,
+        totals_left_out=dataset.totals,
+        documents=dataset.documents,
+    )
+    language = answer_language(question)
+    closing = render(
+        "computed_rows",
+        language,
+        counted=str(basis.counted),
+        rows=str(basis.rows),
+        files=_listed(basis.files, language),
+    )
+    return (yield from _written(question, dataset, computed, cited, references, basis, closing))
+
+
+def _computed_step(computed: Computed, seconds: float) -> Step:
+    return Step(
+        "compute",
+        {"sure": computed.sure, "sql": computed.form.sql, "doubt": computed.doubt},
+        None,
+        seconds,
+    )
+
+
+# -- Documents one by one -----------------------------------------------------------
+
+
+def _from_documents(
+    question: str, operation: plan.Operation, group: Collection, access: LibraryAccess, llm: LLM
+) -> Pieces:
+    wanted, seconds = timed(partial(columns.proposed, question, operation, llm))
+    yield Step("columns", {"questions": tuple(c.question for c in wanted)}, None, seconds)
+    if not wanted:
+        return False
+    table: Table | None = None
+    began = time.perf_counter()
+    for event in access.fill(group.documents, wanted):
+        if isinstance(event, CellDone):
+            seconds, began = time.perf_counter() - began, time.perf_counter()
+            values: dict[str, Plain] = {
+                "file": access.name(event.source),
+                "state": event.cell.state,
+                "left": event.left,
+            }
+            yield Step("cell", values, event.cell.confidence, seconds)
+        elif isinstance(event, Table):
+            table = event
+    if table is None or not any(cell.state == "found" for row in table.rows for cell in row.cells):
+        return False
+    language = answer_language(question)
+    dataset = typed_rows(table, language)
+    query = _settled(operation, dataset, table)
+    computed, seconds = timed(
+        partial(computed_by, question, query, dataset)
+        if query
+        else partial(compute, question, dataset, llm)
+    )
+    if query and query.compute == "list" and computed.doubt == "nothing":  # none of so many
+        computed = computed_by(question, replace(query, compute="count"), dataset)
+    yield _computed_step(computed, seconds)
+    undecided = tuple(
+        access.name(row.source)
+        for row in table.rows
+        if any(cell.state in ("doubtful", "not read") for cell in row.cells)
+    )
+    basis = Basis(
+        files=_names(group, access),
+        rows=len(table.rows),
+        counted=len(computed.rows),
+        sql=computed.form.sql,
+        other_sql=computed.sql.sql,
+        doubt=computed.doubt,
+        questions=tuple(column.question for column in table.columns),
+        undecided=undecided,
+        documents=tuple(record.id for record in group.documents),
+    )
+    references: dict[int, Reference] = {}
+    for number in computed.rows[:MOST_CITED]:
+        row = table.rows[number - 1]
+        quoted = next((cell.citations[0] for cell in row.cells if cell.citations), None)
+        if quoted and quoted.place:
+            references[number] = (row.document_id, quoted.place.start)
+    cited = _as_quoted(access.cite(list(references.values())), table)
+    read = sum(all(cell.state != "not read" for cell in row.cells) for row in table.rows)
+    closing = render(
+        "computed_documents_open" if undecided else "computed_documents",
+        language,
+        read=str(read),
+        count=str(len(table.rows)),
+        undecided=_listed(undecided, language),
+    )
+    return (yield from _written(question, dataset, computed, cited, references, basis, closing))
+
+
+def _settled(operation: plan.Operation, dataset: Dataset, table: Table) -> Query | None:
+    """The query, where what is asked of the documents leaves no choice.
+
+    The documents that are listed or counted are those for which all is so, and a sum has one column
+    of amounts. What else there may be, the model formulates.
+    """
+    document, *asked = dataset.columns
+    kinds = [column.kind for column in table.columns]
+    where = tuple(
+        Condition(column.key, "=", column.values[0])
+        for column, kind in zip(asked, kinds, strict=True)
+        if kind == "yes/no"
+    )
+    values = [
+        column for column, kind in zip(asked, kinds, strict=True) if kind in ("money", "number")
+    ]
+    if len(where) == len(asked) and operation in ("LIST", "COUNT"):
+        return Query("list" if operation == "LIST" else "count", document.key, "", where)
+    if operation == "SUM" and len(values) == 1 and len(where) + 1 == len(asked):
+        return Query("sum", values[0].key, "", where)
+    if operation == "LIST" and kinds == ["text"]:
+        return Query("list", asked[0].key, "")
+    return None
+
+
+def _as_quoted(cited: Cites, table: Table) -> Cites:
+    """The citations with the words that a cell quotes, in place of a whole row."""
+    quotes = {
+        (citation.chunk_id, citation.place.start): citation
+        for row in table.rows
+        for cell in row.cells
+        for citation in cell.citations
+        if citation.place
+    }
+    chunks, citations = cited
+    exact = {}
+    for reference, citation in citations.items():
+        quoted = quotes.get((citation.chunk_id, reference[1]))
+        exact[reference] = replace(citation, quote=quoted.quote) if quoted else citation
+    return chunks, exact
+
+
+def typed_rows(table: Table, language: LanguageCode) -> Dataset:
+    """A table of documents as typed rows: the document, and a column for each question."""
+    taken = {"data", "row", "rowid"}
+    names = [short_name(row.source) for row in table.rows]
+    made = [
+        SheetColumn(
+            "document", key_of("document", taken), "text", values=tuple(dict.fromkeys(names))
+        )
+    ]
+    values: list[list[object]] = [list(names)]
+    for place, column in enumerate(table.columns):
+        cells = [row.cells[place] for row in table.rows]
+        sheet, typed = _column(column, cells, taken, language)
+        made.append(sheet)
+        values.append(typed)
+    sources = tuple(row.source for row in table.rows)
+    return Dataset(sources, ("",), tuple(made), list(zip(*values, strict=True)), ())
+
+
+def _column(
+    column: Column, cells: Sequence[Cell], taken: set[str], language: LanguageCode
+) -> tuple[SheetColumn, list[object]]:
+    key, kind = key_of(column.question, taken), column.kind or "text"
+    held = [cell if cell.state == "found" else None for cell in cells]
+    unread = sum(cell.state == "doubtful" for cell in cells)
+    if kind in ("number", "money"):
+        units = {cell.value.unit for cell in held if cell and cell.value}
+        times = kind == "number" and len(units) > 1
+        numbers: list[object] = [
+            None
+            if cell is None or cell.value is None
+            else in_days(cell.value)
+            if times
+            else cell.value.number
+            for cell in held
+        ]
+        mixed = tuple(sorted(units)) if kind == "money" and len(units) > 1 else ()
+        unit = next(iter(units)) if len(units) == 1 else "day" if times else ""
+        return SheetColumn(column.question, key, kind, unit, unread, mixed), numbers
+    if kind == "yes/no":
+        yes, no = YES_NO[language]
+        words = [
+            None if cell is None or cell.value is None else yes if cell.value.text == "yes" else no
+            for cell in held
+        ]
+        return SheetColumn(column.question, key, "text", unread=unread, values=(yes, no)), [*words]
+    texts = [
+        None if cell is None else cell.value.text if kind == "date" and cell.value else cell.text
+        for cell in held
+    ]
+    few = tuple(dict.fromkeys(text for text in texts if text)) if kind == "text" else ()
+    return SheetColumn(column.question, key, kind, unread=unread, values=few), [*texts]
+
+
+# -- What is told -------------------------------------------------------------------
+
+
+def _written(
+    question: str,
+    dataset: Dataset,
+    computed: Computed,
+    cited: Cites,
+    references: Mapping[int, Reference],
+    basis: Basis,
+    closing: str,
+) -> Pieces:
+    """The values with their citations, and what they rest on; both readings where they differ.
+
+    Nothing where no rows were understood to be meant, or none fits: an empty table proves little.
+    """
+    language = answer_language(question)
+    chunks, citations = cited
+    notice = Statement(closing, "notice")
+    if computed.doubt in ("no query", "nothing"):  # as any other question, then
+        return False
+    if not computed.sure:
+        statements = [Statement(f"{_doubt(computed, language)}\n\n", "notice"), notice]
+        yield from statements
+        yield replace(finished(question, statements, chunks), basis=basis)
+        return True
+    by_row = {row: citations[at] for row, at in references.items() if at in citations}
+    values = list(_values(dataset, computed, language))
+    statements = []
+    for number, (value, rows) in enumerate(values, 1):
+        text = f"- {value}" if len(values) > 1 else value
+        marks = tuple(_marks(len(text), [by_row[row] for row in rows if row in by_row]))
+        end = "\n" if number < len(values) else "\n\n"
+        statements.append(
+            Statement(
+                text + end,
+                citations=marks,
+                rating="fully supported",
+                share=1.0,
+            )
+        )
+    statements.append(notice)
+    yield from statements
+    yield replace(finished(question, statements, chunks, grounded=True), basis=basis)
+    return True
+
+
+def _marks(at: int, citations: Sequence[Citation]) -> Iterator[Cited]:
+    """The citations of a value: rows of one passage share a marker."""
+    for marker in dict.fromkeys(citation.marker for citation in citations):
+        quoted = [citation for citation in citations if citation.marker == marker]
+        for number, citation in enumerate(quoted):
+            yield Cited(at, citation, "" if number else " ", shared=number > 0)
+
+
+def _values(
+    dataset: Dataset, computed: Computed, language: LanguageCode
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The values of an answer, each with the numbers of the rows that it rests on."""
+    query, rows = computed.query, computed.rows
+    if query is None:  # two readings agree only where there are two
+        raise ValueError("a sure answer without a query")
+    of = [column.key for column in dataset.columns].index(query.of)
+    column = dataset.columns[of]
+    match query.compute:
+        case "list" | "largest" | "smallest":
+            by = [c.key for c in dataset.columns].index(query.by or query.of)
+            by_value: dict[str, list[int]] = {}
+            for row in rows:
+                text = shown(dataset.rows[row - 1][of], column.unit)
+                if query.compute != "list" and by != of:
+                    beside = shown(dataset.rows[row - 1][by], dataset.columns[by].unit)
+                    text = render("computed_beside", language, value=text, beside=beside)
+                by_value.setdefault(text, []).append(row)
+            yield from ((text, tuple(held)) for text, held in by_value.items())
+        case "count":
+            count, of_all = str(computed.values[0][0]), str(len(dataset.rows))
+            name = "computed_count" if dataset.tables else "computed_count_documents"
+            yield render(name, language, count=count, rows=of_all), rows
+        case "largest total":
+            value = str(computed.values[0][0])
+            beside = shown(_total(dataset, query, value), dataset.column(query.by).unit)
+            yield render("computed_beside", language, value=value, beside=beside), rows
+        case "count different":
+            yield str(computed.values[0][0]), rows
+        case _:
+            yield shown(computed.values[0][0], column.unit), rows
+
+
+def _total(dataset: Dataset, query: Query, value: str) -> object:
+    """The sum of `by` over the rows of the value that has the largest."""
+    where = (*query.where, Condition(query.of, "=", value))
+    return run(dataset, sql_of(Query("sum", query.by, "", where))).rows[0][0]
+
+
+def shown(value: object, unit: str) -> str:
+    """A value as an answer writes it: 1,730.00 GBP, 12%, 8, a text as it stands."""
+    if not isinstance(value, int | float):
+        return str(value)
+    number = separated(value)
+    return f"{number}{unit}" if unit in ("%", "‰") else f"{number} {unit}".rstrip()
+
+
+def _doubt(computed: Computed, language: LanguageCode) -> str:
+    if computed.doubt == "currencies":
+        listed = _listed(computed.currencies, language)
+        return render("computed_currencies", language, currencies=listed)
+    readings = []
+    for result in (computed.form, computed.sql):
+        rows = [", ".join(shown(v, "") for v in row if v is not None) for row in result.rows[:8]]
+        readings.append("; ".join(filter(None, rows)) or "–")
+    return render("computed_doubt", language, first=readings[0], second=readings[1])
+
+
+def _listed(names: Sequence[str], language: LanguageCode, most: int = 6) -> str:
+    short = [short_name(name) for name in names[:most]]
+    more = ["…"] if len(names) > most else []
+    return LANGUAGES[language].comma.join([*short, *more])

@@ -1,0 +1,91 @@
+"""What is put to each document, so that a question about all of them can be computed.
+
+The language model proposes the questions, held to a JSON schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from localrag.models.llms.base import LLM, Options
+from localrag.prompts import with_examples
+from localrag.tables.documents import LONGEST_COLUMN
+from localrag.tables.plan import Operation
+from localrag.tables.records import Column, ColumnKind
+from localrag.text.language import answer_language
+from localrag.types import Message
+
+MOST = 3
+"""Questions to each document."""
+
+_MOST_TOKENS = 200
+
+
+class _Question(msgspec.Struct):
+    question: str
+    type: ColumnKind
+
+
+class _ColumnProposal(msgspec.Struct):
+    columns: list[_Question]
+
+
+_KINDS: Mapping[Operation, tuple[ColumnKind, ...]] = {
+    "LIST": ("text", "number", "money", "date", "yes/no"),
+    "COUNT": ("yes/no", "date", "money", "number"),
+    "SUM": ("money", "number", "yes/no"),
+    "MAX": ("money", "number", "date", "yes/no"),
+}
+"""What a document may be asked for, by what is done with the replies."""
+
+
+def _schema(operation: Operation) -> dict[str, object]:
+    return {
+        "type": "object",
+        "properties": {
+            "columns": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "type": {"enum": list(_KINDS[operation])},
+                        "question": {"type": "string"},
+                    },
+                    "required": ["type", "question"],
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "required": ["columns"],
+        "additionalProperties": False,
+    }
+
+
+def proposed(question: str, operation: Operation, llm: LLM) -> tuple[Column, ...]:
+    """The columns that a question about many documents needs; none where the reply is no proposal.
+
+    Raises `GenerationError` from the model.
+    """
+    language = answer_language(question)
+    messages = with_examples("columns", "columns_examples", language)
+    kept = len(messages)
+    messages.append(Message("user", question.strip()))
+    options = Options(max_tokens=_MOST_TOKENS, schema=_schema(operation), keep=kept)
+    try:
+        proposal = msgspec.json.decode(llm.complete(messages, options).text, type=_ColumnProposal)
+    except msgspec.MsgspecError:  # it was cut off, or is a server's that knows no schema
+        return ()
+    columns = {
+        " ".join(column.question.split()): Column(column.question.strip(), column.type)
+        for column in proposal.columns
+        if column.question.strip() and len(column.question) < LONGEST_COLUMN
+    }
+    made = tuple(columns.values())
+    if operation in ("LIST", "COUNT") and made and made[0].kind == "yes/no":
+        # What is listed or counted are the documents for which all is so.
+        return tuple(column for column in made if column.kind == "yes/no")
+    return made

@@ -1,0 +1,388 @@
+"""Questions about all: which rows are meant, what is computed, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from scripted_llm import ScriptedLLM
+
+from localrag.library.records import DocumentRecord
+from localrag.models.llms.choices import LogitChooser
+from localrag.tables import answering, plan
+from localrag.tables.answering import LibraryAccess, answered, shown
+from localrag.tables.collections import collections
+from localrag.tables.columns import proposed
+from localrag.tables.formulation import compute, linked
+from localrag.tables.plan import OPERATIONS
+from localrag.tables.query import Condition
+from localrag.tables.records import Cell, CellDone, Column, Event, Row, Value
+from localrag.tables.records import Table as Grid
+from localrag.tables.sheets import Dataset, RawTable, dataset_of
+from localrag.text.tokenize import Tokenizer
+from localrag.types import Answer, Chunk, Citation, Place, ScoredChunk, Statement, Step
+
+TOKENIZER = Tokenizer()
+
+
+def record(source: str, title: str = "") -> DocumentRecord:
+    return DocumentRecord(source, title, (source,), "", 1, "en", {}, 1, 1, 10, "")
+
+
+RECORDS = [
+    record("/firm/contracts/marsh.docx", "Contract with Marsh"),
+    record("/firm/contracts/ottway.docx", "Contract with Ottway"),
+    record("/firm/contracts/veld.docx", "Contract with Veld"),
+    record("/firm/contracts/change.docx", "Amendment"),
+    record("/firm/stock.csv"),
+]
+
+
+def test_documents_of_one_kind_below_one_folder_are_a_collection() -> None:
+    groups = {(group.folder, group.kind): len(group.documents) for group in collections(RECORDS)}
+    assert groups == {("/firm/contracts", "contract"): 3, ("/firm/contracts", None): 4}
+
+
+def stock() -> Dataset:
+    rows = [("gloves", "3", "10"), ("masks", "20", "10"), ("soap", "1", "5")]
+    places = [(2, 30), (3, 60), (4, 90)]
+    names = ("Item", "In stock", "Minimum")
+    return dataset_of([RawTable("/firm/stock.csv", "", names, rows, places, document_id="s")])
+
+
+def told(quote: str) -> Citation:
+    return Citation(1, 7, "x", 1, quote, Place(5))
+
+
+GONE = ("s", 90)
+"""Where a row stands of a document that is removed meanwhile."""
+
+
+def cite(
+    references: Sequence[tuple[str, int]], gone: tuple[str, int] | None = None
+) -> tuple[list[ScoredChunk], dict[tuple[str, int], Citation]]:
+    chunks = [ScoredChunk(Chunk(7, "s", 0, "text", "", 1, 1, 0, 4), 0.0, "x")]
+    return chunks, {
+        (document, at): Citation(1, 7, "x", 1, f"row at {at}", Place(at))
+        for document, at in references
+        if (document, at) != gone
+    }
+
+
+class Filled:
+    """Cells as they were read: a reply for each document, None for none."""
+
+    def __init__(self, replies: Sequence[Value | None], state: str = "found") -> None:
+        self.replies, self.state = replies, state
+        self.asked: list[Column] = []
+
+    def __call__(
+        self, documents: Sequence[DocumentRecord], columns: Sequence[Column]
+    ) -> Iterator[Event]:
+        self.asked += columns
+        rows = []
+        for number, (document, value) in enumerate(zip(documents, self.replies, strict=True)):
+            cell = (
+                Cell(self.state, value, value.text, (told("words"),), 0.9)  # type: ignore[arg-type]
+                if value
+                else Cell("not stated")
+            )
+            yield CellDone(number, 0, document.sources[0], cell, kept=False, left=0)
+            rows.append(Row(document.id, document.sources[0], document.title, (cell,)))
+        yield Grid(tuple(columns), tuple(rows))
+
+
+def access(
+    fill: Filled,
+    *,
+    hits: Sequence[str],
+    sheets: Sequence[Dataset] = (),
+    stated: Callable[[str], bool] = lambda _: False,
+) -> LibraryAccess:
+    return LibraryAccess(
+        hits=lambda *_: list(hits),
+        records=lambda: RECORDS,
+        sheets=lambda _: list(sheets),
+        fill=fill,
+        cite=cite,
+        name=str,
+        stated=stated,
+    )
+
+
+def run(
+    question: str, llm: ScriptedLLM, asked: LibraryAccess
+) -> tuple[str, Answer | None, list[Step]]:
+    text, answer, steps = "", None, []
+    for piece in answered(question, asked, LogitChooser(llm), llm, TOKENIZER):
+        if isinstance(piece, Statement):
+            text += piece.written
+        elif isinstance(piece, Answer):
+            answer = piece
+        else:
+            steps.append(piece)
+    return text, answer, steps
+
+
+COUNT = {"LOOKUP": 1, "COUNT": 9}
+LIST = {"LOOKUP": 1, "LIST": 9}
+YES, NO = Value("yes/no", "yes", 1.0), Value("yes/no", "no", 0.0)
+
+
+def columns_reply(question: str, kind: str) -> str:
+    return json.dumps({"columns": [{"type": kind, "question": question}]})
+
+
+def test_a_question_about_one_thing_is_left_to_others() -> None:
+    llm = ScriptedLLM(scores=[{"LOOKUP": 9, "LIST": 1}])
+    assert run("Who signed?", llm, access(Filled([]), hits=[])) == ("", None, [])
+    assert not llm.history
+
+
+def test_a_number_that_a_passage_gives_is_not_counted_and_a_list_is_never_taken_from_one() -> None:
+    asked: list[str] = []
+
+    def stated(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    llm, question = ScriptedLLM(scores=[COUNT]), "How many days of leave are there?"
+    assert run(question, llm, access(Filled([]), hits=[], stated=stated)) == ("", None, [])
+    assert asked == [question]
+    llm = ScriptedLLM(scores=[LIST])
+    _, _, steps = run("Which contracts renew?", llm, access(Filled([]), hits=[], stated=stated))
+    assert asked == [question]
+    assert [step.kind for step in steps] == ["scope", "plan"]
+
+
+def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:
+    fill = Filled([YES, NO, YES])
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, {"A": 9, "B": 1}])
+    hits = [name.sources[0] for name in RECORDS[:3]]
+    text, answer, steps = run("Which contracts renew?", llm, access(fill, hits=hits))
+    assert text == "- marsh [1]\n- veld [1]\n\n3 of 3 documents read; none undecided."
+    assert fill.asked == [Column("Does it renew?", "yes/no")]
+    assert answer is not None
+    assert answer.grounded
+    assert answer.basis is not None
+    assert (answer.basis.rows, answer.basis.counted, answer.basis.undecided) == (3, 2, ())
+    assert answer.citations[0].quote == "words"  # what the cell quotes
+    kinds = [step.kind for step in steps]
+    assert kinds == ["scope", "plan", "columns", "cell", "cell", "cell", "compute"]
+
+
+def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() -> None:
+    class Doubtful(Filled):
+        def __call__(
+            self, documents: Sequence[DocumentRecord], columns: Sequence[Column]
+        ) -> Iterator[Event]:
+            *cells, table = super().__call__(documents, columns)
+            assert isinstance(table, Grid)
+            yield from cells
+            first, *rest = table.rows
+            cell = Cell("doubtful", None, "perhaps", reason="no value")
+            row = Row(first.document_id, first.source, first.title, (cell,))
+            yield Grid(table.columns, (row, *rest))
+
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [COUNT, {"A": 9, "B": 1}])
+    hits = [name.sources[0] for name in RECORDS[:3]]
+    text, answer, _ = run(
+        "How many contracts renew?", llm, access(Doubtful([YES, NO, YES]), hits=hits)
+    )
+    told_open = "3 of 3 documents read. Not final: marsh could not be decided."
+    assert text == f"1 of 3 documents [1]\n\n{told_open}"
+    assert answer is not None
+    assert answer.basis is not None
+    assert answer.basis.undecided == ("/firm/contracts/marsh.docx",)
+
+
+def test_where_no_document_fits_that_is_the_answer() -> None:
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, {"A": 9, "B": 1}])
+    hits = [name.sources[0] for name in RECORDS[:3]]
+    text, answer, _ = run("Which contracts renew?", llm, access(Filled([NO, NO, NO]), hits=hits))
+    assert text == "0 of 3 documents\n\n3 of 3 documents read; none undecided."
+    assert answer is not None
+
+
+def query(compute: str, **where: object) -> str:
+    conditions = [where] if where else []
+    return json.dumps({"where": conditions, "compute": compute, "of": "Item", "by": "Item"})
+
+
+BELOW = {"column": "In_stock", "is": "<", "column2": "Minimum"}
+
+
+def test_rows_of_sheets_are_counted_where_two_readings_agree() -> None:
+    llm = ScriptedLLM(
+        [query("list", **BELOW), 'SELECT Item FROM data WHERE "In_stock" < "Minimum"'],
+        [LIST, {"A": 9, "B": 1}],
+    )
+    text, answer, _ = run(
+        "Which items are below their minimum?",
+        llm,
+        access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()]),
+    )
+    assert text == "- gloves [1]\n- soap [1]\n\nBased on 2 of 3 rows (stock)."
+    assert answer is not None
+    assert answer.grounded
+    assert [citation.quote for citation in answer.citations] == ["row at 30", "row at 90"]
+    assert answer.basis is not None
+    assert answer.basis.documents == ("s",)
+
+
+def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
+    llm = ScriptedLLM(
+        [query("list", **BELOW), 'SELECT Item FROM data WHERE "In_stock" < "Minimum"'],
+        [LIST, {"A": 9, "B": 1}],
+    )
+    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    asked = replace(asked, cite=partial(cite, gone=GONE))
+    text, answer, _ = run("Which items are below their minimum?", llm, asked)
+    assert text == "- gloves [1]\n- soap\n\nBased on 2 of 3 rows (stock)."
+    assert answer is not None
+    assert [citation.quote for citation in answer.citations] == ["row at 30"]
+
+
+def test_where_they_differ_both_are_told_and_neither_is_the_answer() -> None:
+    llm = ScriptedLLM([query("list", **BELOW), "SELECT Item FROM data"], [LIST, {"A": 9, "B": 1}])
+    text, answer, _ = run(
+        "Which items are below their minimum?",
+        llm,
+        access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()]),
+    )
+    assert "gloves; soap" in text
+    assert "gloves; masks; soap" in text
+    assert answer is not None
+    assert not answer.grounded
+    assert answer.basis is not None
+    assert answer.basis.doubt == "differ"
+
+
+@pytest.mark.parametrize("sql", ["SELECT Item FROM data WHERE Item = 'rope'", "no query at all"])
+def test_where_no_row_fits_the_question_is_answered_as_ever(sql: str) -> None:
+    llm = ScriptedLLM([query("list", **BELOW), sql], [LIST, {"A": 9, "B": 1}])
+    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    text, answer, steps = run("Which items are below their minimum?", llm, asked)
+    assert (text, answer) == ("", None)
+    assert steps[-1].values["sure"] is False
+
+
+def test_where_no_rows_are_meant_the_question_is_answered_as_ever() -> None:
+    llm = ScriptedLLM(scores=[LIST, {"A": 1, "B": 9}])
+    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    text, answer, steps = run("Which items are nice?", llm, asked)
+    assert (text, answer) == ("", None)
+    assert [step.kind for step in steps] == ["scope", "plan"]
+
+
+def test_more_rows_than_a_query_is_run_over_are_answered_as_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answering, "MOST_ROWS", 2)
+    llm = ScriptedLLM(scores=[LIST, {"A": 9, "B": 1}])
+    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    text, answer, steps = run("Which items are below their minimum?", llm, asked)
+    assert (text, answer) == ("", None)
+    assert [step.kind for step in steps] == ["scope", "plan"]
+
+
+def test_columns_are_held_to_what_the_operation_needs() -> None:
+    reply = json.dumps(
+        {
+            "columns": [
+                {"type": "yes/no", "question": "Is it about falls?"},
+                {"type": "number", "question": "How many are there?"},
+            ]
+        }
+    )
+    llm = ScriptedLLM([reply])
+    assert proposed("How many reports are about falls?", "COUNT", llm) == (
+        Column("Is it about falls?", "yes/no"),
+    )
+    assert proposed("How many?", "COUNT", ScriptedLLM(["no JSON"])) == ()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS[1:])
+def test_no_column_is_proposed_whose_answers_are_not_named(operation: plan.Operation) -> None:
+    llm = ScriptedLLM([columns_reply("How often is it paid?", "text")])
+    assert proposed("Which are paid how often?", operation, llm)
+    _, options = llm.history[-1]
+    assert options.schema is not None
+    assert '"one of"' not in json.dumps(options.schema)
+
+
+def test_a_search_weighs_small_groups_that_it_fills_before_large_ones() -> None:
+    small, large = sorted(collections(RECORDS), key=lambda group: len(group.documents))
+    assert len(small.documents) < len(large.documents)
+    hits = [name.sources[0] for name in RECORDS[:3]]
+    weighed = plan.candidates("?", [large, small], [], hits, TOKENIZER)
+    assert [rows for rows, _ in weighed] == [small, large]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0125, "%", "0.0125%"),
+        (math.inf, "", "inf"),
+        (1730.5, "GBP", "1,730.50 GBP"),
+        (8.0, "", "8"),
+        (12, "%", "12%"),
+        ("soap", "", "soap"),
+    ],
+)
+def test_values_are_written_for_readers(value: object, unit: str, text: str) -> None:
+    assert shown(value, unit) == text
+
+
+def orders() -> Dataset:
+    rows = [
+        ("A1", "2026-01-04", "Oak", "open", "10"),
+        ("A2", "2026-01-09", "Elm", "open", "20"),
+        ("A3", "2026-02-01", "Oak", "done", "30"),
+    ]
+    names = ("Order", "Day", "Site", "State", "Hours")
+    return dataset_of([RawTable("/o.csv", "", names, rows, [(n, 9 * n) for n in (1, 2, 3)])])
+
+
+def test_the_conditions_that_a_question_names_are_a_third_reading() -> None:
+    question = "Which orders of January 2026 are open?"
+    assert linked(question, orders()) == (
+        Condition("State", "=", "open"),
+        Condition("Day", "begins with", "2026-01"),
+    )
+    assert linked("Orders at Oakmere", orders()) == ()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "sql"),
+    [
+        # An invented condition, against a right query.
+        (
+            [
+                {"column": "Site", "is": "=", "value": "Elm"},
+                {"column": "State", "is": "=", "value": "open"},
+            ],
+            "SELECT \"Order\" FROM data WHERE State = 'open' AND Day LIKE '2026-01%'",
+        ),
+        # A right form, against a day in place of the month.
+        (
+            [
+                {"column": "State", "is": "=", "value": "open"},
+                {"column": "Day", "is": "begins with", "value": "2026-01"},
+            ],
+            "SELECT \"Order\" FROM data WHERE State = 'open' AND Day = '2026-01-01'",
+        ),
+    ],
+)
+def test_two_of_three_readings_settle_it(conditions: list[dict[str, str]], sql: str) -> None:
+    form = {"where": conditions, "compute": "list", "of": "c_Order", "by": "c_Order"}
+    sql = sql.replace('"Order"', "c_Order")
+    computed = compute(
+        "Which orders of January 2026 are open?", orders(), ScriptedLLM([json.dumps(form), sql])
+    )
+    assert computed.sure
+    assert computed.values == (("A1",), ("A2",))

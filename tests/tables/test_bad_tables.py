@@ -1,0 +1,232 @@
+"""What people have that no table is made for: said clearly, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "library"))
+from library_fixtures import add, document, open_library
+from scripted_llm import ScriptedLLM
+
+from localrag.errors import LibraryError, UsageError
+from localrag.library.library import Library
+from localrag.presentation.computed import computed_lines
+from localrag.presentation.tables import total_lines
+from localrag.tables import sheets
+from localrag.tables.documents import Work, cell_key, fill, select
+from localrag.tables.formulation import compute
+from localrag.tables.query import Query, run, sql_of
+from localrag.tables.records import Begun, CellDone, Column, NotKept, Reply, Table
+from localrag.tables.sheets import Dataset, datasets, raw_tables
+from localrag.types import Citation, Document, Page, TableSpan
+
+COSTS = Column("What does it cost?", "money")
+
+
+def sheet(source: str, rows: Sequence[Sequence[str]]) -> Document:
+    text = "\n".join(" | ".join(row) for row in rows)
+    span = TableSpan(0, len(text), tuple(rows[0]))
+    return Document(source, source, source, (Page(1, text),), tables=(span,))
+
+
+def dataset(*documents: Document) -> Dataset:
+    (made,) = datasets(table for one in documents for table in raw_tables(one))
+    return made
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Library]:
+    with open_library(tmp_path / "library") as opened:
+        for name, price in (("a", "EUR 10"), ("b", "GBP 20"), ("c", "EUR 12")):
+            add(opened, document(f"It costs {price}.", source=f"/offers/{name}.txt"))
+        yield opened
+
+
+def table_of(library: Library, ask: Callable[[Column, str], Reply]) -> tuple[list[object], Table]:
+    keys = (cell_key(COSTS.question, COSTS.kind, "model", ""),)
+    work = Work(select(library, []).documents, (COSTS,), keys)
+    *events, last = fill(library, work, ask, lambda: False)
+    assert isinstance(last, Table)
+    return events, last
+
+
+def price(_: Column, source: str) -> Reply:
+    text = {"a": "EUR 10", "b": "GBP 20", "c": "EUR 12"}[Path(source).stem]
+    cited = Citation(1, 1, source, 1, f"It costs {text}.")
+    return Reply(f"It costs {text}.", stated=True, citations=(cited,), seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT printf('%.*c', 200000000, 'x') FROM data",
+        "SELECT hex(zeroblob(100000000)) FROM data",
+        "SELECT group_concat(Item, Item) FROM data",
+        "SELECT instr(Item, Item) FROM data",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+        f"SELECT {'replace(' * 9}Item{', 1, 1111111111)' * 9} FROM data",
+    ],
+)
+def test_a_query_makes_nothing_large(sql: str) -> None:
+    made = sheets.dataset_of([sheets.RawTable("/a.csv", "", ("Item",), [("111",)], [(1, 1)])])
+    began = time.monotonic()
+    assert run(made, sql).error
+    assert time.monotonic() - began < 5
+
+
+def test_long_rows_are_cut_short_together() -> None:
+    rows = [("x" * 50_000,)] * 100
+    made = sheets.dataset_of(
+        [sheets.RawTable("/a.csv", "", ("Item",), rows, [(n, n) for n in range(100)])]
+    )
+    result = run(made, "SELECT Item FROM data")
+    assert result.cut_short
+    assert 70 < len(result.rows) < 90
+
+
+def test_a_cell_that_may_not_be_read_says_so_at_once(library: Library) -> None:
+    documents = select(library, []).documents
+    keys = (cell_key(COSTS.question, COSTS.kind, "model", ""),)
+    work = Work(documents, (COSTS,), keys, frozenset({documents[1].id}))
+    begun, *cells, made = fill(library, work, price, lambda: False)
+    assert isinstance(begun, Begun)
+    assert begun.to_read == 2
+    told = [(cell.cell.state, cell.cell.reason, cell.left) for cell in cells]  # type: ignore[union-attr]
+    assert told == [("found", "", 1), ("not read", "private", 1), ("found", "", 0)]
+    assert isinstance(made, Table)
+    assert made.rows[1].cells[0].reason == "private"
+
+
+def test_amounts_in_two_currencies_are_never_added_up(library: Library) -> None:
+    _, made = table_of(library, price)
+    assert made.totals[0].sums == {"EUR": 22.0, "GBP": 20.0}
+    assert "different units are not added up" in total_lines(made.columns[0], made.totals[0])
+
+
+def test_a_document_counts_once_whatever_it_says_and_wherever_it_lies(library: Library) -> None:
+    text = "Count me twice. It costs EUR 12."
+    for source in ("/offers/c.txt", "/copies/c.txt"):
+        add(library, document(text, source=source))
+    _, made = table_of(library, price)
+    assert len(made.rows) == 3
+    assert made.totals[0].sums["EUR"] == 22.0
+
+
+def test_a_full_disk_costs_no_cell(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise LibraryError("No space left on device.")
+
+    monkeypatch.setattr(library, "keep_cells", full)
+    events, made = table_of(library, price)
+    assert any(isinstance(event, NotKept) for event in events)
+    assert made.totals[0].completeness.final
+    monkeypatch.undo()
+    events, _ = table_of(library, price)
+    assert not any(event.kept for event in events if isinstance(event, CellDone))
+
+
+def test_a_path_that_was_removed_stands_in_no_kept_cell(library: Library) -> None:
+    add(library, document("It costs EUR 10.", source="/aside/GONEx.txt"))  # the same as a.txt
+    library_cells = [record.sources[0] for record in select(library, []).documents]
+    assert "/aside/GONEx.txt" in library_cells
+
+    def ask(column: Column, source: str) -> Reply:
+        return price(column, "a" if "GONE" in source else source)
+
+    table_of(library, ask)
+    library.remove(sources=["/aside/GONEx.txt"])
+    files = [path for path in Path(library.directory).rglob("*") if path.is_file()]
+    assert all(b"GONEx" not in path.read_bytes() for path in files)
+    _, made = table_of(library, ask)
+    (cell,) = next(row.cells for row in made.rows if row.source == "/offers/a.txt")
+    assert cell.citations[0].source == "/offers/a.txt"
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path[:0] = [{tests!r}, {library!r}]
+from library_fixtures import open_library
+from localrag.tables.documents import Work, cell_key, fill, select
+from localrag.tables.records import CellDone, Column, Reply
+column = Column("What?")
+with open_library(Path(sys.argv[1])) as library:
+    work = Work(select(library, []).documents, (column,), (cell_key("What?", None, "m", ""),))
+    def ask(column, source):
+        return Reply(f"It is {{source}}.", stated=True, seconds=1.0)
+    for event in fill(library, work, ask, lambda: False):
+        if isinstance(event, CellDone) and event.row == 2:
+            print("read", flush=True)
+            sys.stdin.read()
+"""
+
+
+def test_who_is_killed_has_lost_one_cell_at_most(library: Library) -> None:
+    tests = Path(__file__).resolve().parents[1]
+    script = KILLED.format(tests=str(tests), library=str(tests / "library"))
+    place = Path(library.directory)
+    library.close()
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(place)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"read\n"
+    process.kill()
+    process.communicate()
+    with open_library(place) as again:
+        key = cell_key("What?", None, "m", "")
+        kept = again.kept_cells([record.id for record in again.documents()], [key])
+        assert len(kept) == 2
+
+
+def test_a_sheet_of_a_million_rows_is_added_up() -> None:
+    rows = ["Item | Cost GBP", *(f"item {n % 50} | {n % 100}" for n in range(1_000_000))]
+    text = "\n".join(rows)
+    span = TableSpan(0, len(text), ("Item", "Cost GBP"))
+    made = dataset(Document("d", "big.csv", "big.csv", (Page(1, text),), tables=(span,)))
+    assert len(made.rows) == 1_000_000
+    assert run(made, sql_of(Query("sum", "Cost_GBP"))).rows == ((49_500_000.0,),)
+    made.close()
+
+
+def test_more_rows_than_can_be_held_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets, "MOST_ROWS", 3)
+    rows = [("Item", "Price"), ("a", "1"), ("b", "2")]
+    sheets.expect_few_rows(dataset(sheet("x.csv", rows)))
+    made = dataset(sheet("x.csv", rows), sheet("y.csv", rows))
+    with pytest.raises(UsageError, match="columns of x have more than 3 rows"):
+        sheets.expect_few_rows(made)
+
+
+def test_a_formula_without_a_result_is_not_counted_and_said() -> None:
+    rows = [("Item", "Price"), *((f"item {n}", str(n)) for n in range(19)), ("x", "=SUM(B2:B9)")]
+    made = dataset(sheet("p.csv", rows))
+    llm = ScriptedLLM(
+        [
+            '{"where": [], "compute": "sum", "of": "Price", "by": "Price"}',
+            "SELECT SUM(Price) FROM data",
+        ]
+    )
+    computed = compute("What do they cost together?", made, llm)
+    assert computed.values == ((171.0,),)
+    assert any(
+        "1 cell of “Price” could not be read" in line for line in computed_lines(made, computed)
+    )
+
+
+def test_headers_that_are_empty_or_alike_are_told_apart() -> None:
+    rows = [("Item", "Cost", "Cost", ""), ("a", "1", "2", "x"), ("b", "3", "4", "y")]
+    made = dataset(sheet("m.csv", rows))
+    assert [column.name for column in made.columns] == ["Item", "Cost", "Cost 2", "column 4"]
+    assert [column.key for column in made.columns] == ["Item", "Cost", "Cost_2", "column_4"]
+    assert run(made, sql_of(Query("sum", "Cost_2"))).rows == ((6.0,),)
