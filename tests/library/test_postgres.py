@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -622,3 +623,43 @@ def test_of_a_library_that_is_not_there_the_others_are_named(place: Database) ->
             open_library(mistyped, create=False)
         assert refused.value.values["names"] == ""
         assert "There are" not in refused.value.hint
+
+
+def test_taking_a_library_away_locks_little_of_the_others(place: Database) -> None:
+    """A database of 400 libraries ran out of locks when one of them was deleted."""
+
+    def locks() -> int:
+        """Locks in a transaction that takes the library away, and does not in the end."""
+        with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
+            session.execute("BEGIN")
+            for statement in dialect.without(catalogue.number):
+                session.execute(statement)
+            held = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()"
+            (count,) = session.execute(held).fetchone() or (0,)
+            session.execute("ROLLBACK")
+            return int(count)
+
+    open_library(place).close()
+    alone, others = locks(), 5
+    for other in range(others):
+        open_library(replace(place, library=f"{place.library}-{other}")).close()
+    assert alone > len(dialect.tables())
+    assert locks() - alone <= 15 * others  # 60 where every table is detached
+
+
+def test_a_database_without_locks_says_what_to_raise(place: Database) -> None:
+    from psycopg.errors import OutOfMemory
+
+    class Diagnosed(OutOfMemory):
+        diag = SimpleNamespace(
+            message_primary="out of shared memory",
+            message_hint='You might need to increase "max_locks_per_transaction".',
+        )
+
+    with (
+        closing(PostgresCatalogue(place)) as catalogue,
+        pytest.raises(LibraryError) as raised,
+        catalogue.translated(),
+    ):
+        raise Diagnosed
+    assert "max_locks_per_transaction" in str(raised.value.hint)

@@ -67,6 +67,9 @@ _NEVER = {"!gss": 160000, "!sspi": 160000, "!oauth": 180000}
 _DROP_PATIENCE = "5s"
 """How long a drop waits for writers: those of a connection that was just closed are soon gone."""
 
+_LOCKS = "max_locks_per_transaction"
+"""A setting of the server, which its hint names where all locks are taken."""
+
 _NAMED = 12
 """Libraries that are named where another was meant."""
 
@@ -610,6 +613,13 @@ class PostgresCatalogue:
             return LibraryDamagedError(
                 "The tables of the library {database} are not as localrag makes them: {reason}.",
                 hint="Restore the database from a backup.",
+                **values,
+            )
+        if _LOCKS in (error.diag.message_hint or ""):
+            return LibraryError(
+                "The database {database} holds more libraries than it has locks for: {reason}.",
+                hint="Its administrator can raise max_locks_per_transaction and start it again: "
+                "one for every 8 libraries. Nothing was changed.",
                 **values,
             )
         if isinstance(error, errors.DiskFull | errors.OutOfMemory):
