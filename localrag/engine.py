@@ -406,6 +406,7 @@ class Engine:
         None where the question is about one thing.
         """
         from localrag.rag.grading import Reading as GradedReading
+        from localrag.tables import documents
         from localrag.tables.answering import LibraryAccess, Reference, answered
 
         library, paths = self.library, replace(options, paths=True)
@@ -445,6 +446,9 @@ class Engine:
             read = GradedReading(answer_language(text), tuple(section))
             return bool(section) and grader.relevance(text, read).value >= settings.answer.enough
 
+        def ask(text: str, source: str) -> Reply:
+            return documents.reply_of(answer_of(self.stream(text, _of_document(options, source))))
+
         model = self.model_for(options)
         if not model.chooser.reads_logits:  # each look is a request, and goes without passages
             return None
@@ -456,6 +460,7 @@ class Engine:
             cite,
             str if options.paths else self.display_name,
             stated,
+            ask,
         )
         return (yield from answered(question, access, model.chooser, model.llm, self.tokenizer))
 
@@ -565,13 +570,7 @@ class Engine:
         stopped = options.stopped or threading.Event()
 
         def ask(column: Column, source: str) -> Reply:
-            one = replace(
-                options,
-                filter=Filter(within=frozenset((source,))),
-                paths=True,
-                tables=False,
-                history=(),
-            )
+            one = _of_document(options, source)
             if column.kind in ("yes/no", "one of") or (
                 column.kind is None and asks_whether(column.question)
             ):
@@ -951,6 +950,12 @@ class Engine:
         position = chunk.start + offset
         found = self.library.place(chunk.document_id, position)
         return found or Place(position, number=chunk.first_page)
+
+
+def _of_document(options: AskOptions, source: str) -> AskOptions:
+    """How a question is put to the document at a path, or to all that may be read for ""."""
+    wanted = Filter(within=frozenset((source,))) if source else options.filter
+    return replace(options, filter=wanted, paths=True, tables=False, history=())
 
 
 def _removed() -> RemovedError:

@@ -18,8 +18,9 @@ from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
 from localrag.rag.base import finished, timed
-from localrag.tables import columns, plan
+from localrag.tables import columns, comparison, plan
 from localrag.tables.collections import Collection, collections
+from localrag.tables.comparison import Ask
 from localrag.tables.documents import short_name
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.query import Condition, Query, run, sql_of
@@ -59,6 +60,7 @@ class LibraryAccess:
     """What a source is called."""
     stated: Callable[[str], bool]
     """Whether the best section of the library holds the answer to a question by itself."""
+    ask: Ask
 
 
 Pieces = Generator[Statement | Step | Answer, None, bool | None]
@@ -73,6 +75,8 @@ def answered(
     Raises `GenerationError` from the model.
     """
     scope, seconds = timed(partial(plan.scope, question, chooser))
+    if scope.operation == "COMPARE":
+        return (yield from _from_sides(question, access, llm))
     if scope.about_all < plan.ABOUT_ALL:
         return None
     # "How many days of training do staff have?" is no count where a document gives the number.
@@ -301,6 +305,51 @@ def _column(
     ]
     few = tuple(dict.fromkeys(text for text in texts if text)) if kind == "text" else ()
     return SheetColumn(column.question, key, kind, unread=unread, values=few), [*texts]
+
+
+# -- Two or three side by side ------------------------------------------------------
+
+
+def _from_sides(question: str, access: LibraryAccess, llm: LLM) -> Pieces:
+    records = access.records()
+    ids = {source: record.id for record in records for source in record.sources}
+    hits = access.hits(question, comparison.MOST_DOCUMENTS * 2)
+    result = yield from comparison.compared(question, records, hits, access.ask, llm)
+    if result is None:
+        return None
+    places = {
+        quote: (ids[quote.source], quote.place.start)
+        for side in result.sides
+        for quote in side.reply.citations
+        if quote.place and quote.source in ids
+    }
+    chunks, citations = access.cite(list(dict.fromkeys(places.values())))
+    exact = {
+        quote: replace(citations[at], quote=quote.quote)
+        for quote, at in places.items()
+        if at in citations
+    }
+    statements = []
+    for side in result.sides:
+        marks = [exact[quote] for quote in side.reply.citations if quote in exact]
+        text = f"- {side.text}"
+        statements.append(
+            Statement(
+                f"{text}\n",
+                citations=tuple(_marks(len(text), marks)),
+                rating="fully supported" if side.reply.supported else "partially supported",
+                share=1.0 if side.reply.supported else 0.5,
+            )
+        )
+    if result.conclusion:
+        marks = list(dict.fromkeys(mark.citation for side in statements for mark in side.citations))
+        text = result.conclusion
+        statements.insert(0, Statement(f"{text}\n\n", citations=tuple(_marks(len(text), marks))))
+    if result.difference:
+        statements.append(Statement(f"\n{result.difference}", "notice"))
+    yield from statements
+    yield finished(question, statements, chunks, grounded=True)
+    return True
 
 
 # -- What is told -------------------------------------------------------------------

@@ -22,8 +22,8 @@ from localrag.tables.sheets import Dataset
 from localrag.text.language import answer_language
 from localrag.types import Message
 
-Operation = Literal["LOOKUP", "LIST", "COUNT", "SUM", "MAX"]
-OPERATIONS: tuple[Operation, ...] = ("LOOKUP", "LIST", "COUNT", "SUM", "MAX")
+Operation = Literal["LOOKUP", "COMPARE", "LIST", "COUNT", "SUM", "MAX"]
+OPERATIONS: tuple[Operation, ...] = ("LOOKUP", "COMPARE", "LIST", "COUNT", "SUM", "MAX")
 """What a question needs; the first is for those that one place answers. Names that a model for code
 has seen, the same for every language."""
 ABOUT_ALL = 0.8
@@ -46,7 +46,11 @@ Tokenize = Callable[[str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a question needs, and the probability that many documents or rows have to be read."""
+    """What a question needs, and the probability that many documents or rows have to be read.
+
+    Of the operations over many the likeliest, or "COMPARE" for a question that is not about all and
+    rather asks for a comparison than for one place.
+    """
 
     operation: Operation
     about_all: float
@@ -61,8 +65,11 @@ def scope(question: str, chooser: Chooser) -> Scope:
     choice = chooser.choose(messages, OPERATIONS, keep=kept)
     if not choice.read:
         return Scope("LOOKUP", 0.0)
-    best = max(range(1, len(OPERATIONS)), key=lambda place: choice[place])
-    return Scope(OPERATIONS[best], 1.0 - choice[0])
+    about_all = 1.0 - choice[0] - choice[1]
+    if about_all < ABOUT_ALL and choice[1] > choice[0]:
+        return Scope("COMPARE", 0.0)
+    best = max(range(2, len(OPERATIONS)), key=lambda place: choice[place])
+    return Scope(OPERATIONS[best], about_all)
 
 
 def candidates(

@@ -1,0 +1,240 @@
+"""Questions that compare: what is compared is asked for one after the other, then set side by side.
+
+A small model reads one figure well and sets two against each other badly, so each is read, checked
+and cited as an answer of its own, and a difference is computed. What the model concludes from the
+replies stands before them; a figure that stands in none of them discards it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+
+import msgspec
+
+from localrag.languages import LanguageCode
+from localrag.library.records import DocumentRecord
+from localrag.models.llms.base import LLM, Options
+from localrag.prompts import render, with_examples
+from localrag.rag.base import timed
+from localrag.rag.refusals import refuses
+from localrag.tables.documents import LONGEST_COLUMN, short_name
+from localrag.tables.records import ColumnKind, Reply, Value
+from localrag.tables.values import in_days, separated, value_in
+from localrag.text.figures import figures_not_in
+from localrag.text.language import answer_language
+from localrag.types import Message, Step
+
+MOST = 3
+"""Things that are compared, where the question names them."""
+MOST_DOCUMENTS = 4
+"""Documents that are asked, where it does not."""
+
+PERCENT = ("%", "‰")
+_TIMES = ("minute", "hour", "week", "month", "year")
+"""Units of which a difference is told by the sides alone."""
+_QUESTION_TOKENS = 160
+_ANSWER_TOKENS = 80
+
+Ask = Callable[[str, str], Reply]
+"""A question, and the path of the document that is to answer it; "" for the whole library."""
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "questions": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "maxItems": MOST,
+        },
+    },
+    "required": ["questions"],
+    "additionalProperties": False,
+}
+
+
+class _SideQuestions(msgspec.Struct):
+    questions: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSide:
+    """One of the things compared: what was asked for it, or its document, and the reply."""
+
+    name: str
+    reply: Reply
+
+    @property
+    def text(self) -> str:
+        """The reply behind its name."""
+        gap = " " if self.name.endswith("?") else "" if self.name.endswith("？") else ": "
+        return f"{self.name}{gap}{self.reply.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """The sides, and what follows from them: "" where that is not sure."""
+
+    sides: tuple[ComparedSide, ...]
+    conclusion: str
+    difference: str
+    """Of two numbers, amounts or dates; "" where the replies are others."""
+
+
+def proposed(question: str, llm: LLM) -> tuple[str, ...]:
+    """The question for each thing that is compared, as the model tells them.
+
+    One for all of them where the question does not name them; none where the reply is no proposal.
+    Raises `GenerationError` from the model.
+    """
+    language = answer_language(question)
+    messages = with_examples("comparison", "comparison_examples", language)
+    kept = len(messages)
+    messages.append(Message("user", question.strip()))
+    options = Options(max_tokens=_QUESTION_TOKENS, schema=_SCHEMA, keep=kept)
+    try:
+        proposal = msgspec.json.decode(llm.complete(messages, options).text, type=_SideQuestions)
+    except msgspec.MsgspecError:  # it was cut off, or is a server's that knows no schema
+        return ()
+    questions = dict.fromkeys(" ".join(text.split()) for text in proposal.questions)
+    return tuple(text for text in questions if text and len(text) < LONGEST_COLUMN)
+
+
+def compared(
+    question: str,
+    records: Sequence[DocumentRecord],
+    hits: Sequence[str],
+    ask: Ask,
+    llm: LLM,
+) -> Generator[Step, None, Contrast | None]:
+    """What a question compares; None where fewer than two things are stated, or one is missing.
+
+    `hits` are paths of files that a search brings for the question, the best first. Raises
+    `GenerationError` from the model.
+    """
+    questions, seconds = timed(partial(proposed, question, llm))
+    yield Step("columns", {"questions": questions}, None, seconds)
+    if not questions:
+        return None
+    asked = [(text, "", text) for text in questions]
+    if len(questions) == 1:
+        titles = {source: record.title for record in records for source in record.sources}
+        sources = [source for source in dict.fromkeys(hits) if source in titles]
+        asked = [
+            (titles[source] or short_name(source), source, questions[0])
+            for source in sources[:MOST_DOCUMENTS]
+        ]
+    sides, texts = list[ComparedSide](), list[str]()
+    for number, (name, source, text) in enumerate(asked, 1):
+        began = time.perf_counter()
+        reply = ask(text, source)
+        stated = reply.stated and bool(reply.citations)
+        if stated:
+            sides.append(ComparedSide(name, reply))
+            texts.append(text)
+        yield Step(
+            "cell",
+            {
+                "file": source or text,
+                "state": "found" if stated else "not stated",
+                "left": len(asked) - number,
+            },
+            reply.confidence,
+            time.perf_counter() - began,
+        )
+        if not (stated or source):
+            return None
+    if len(sides) < 2:
+        return None
+    language = answer_language(question)
+    values = [value_of(side.reply.text, text) for side, text in zip(sides, texts, strict=True)]
+    order = ordered(values)
+    difference = difference_of(values, language) if order else ""
+    conclusion, seconds = timed(partial(_concluded, question, sides, order, difference, llm))
+    yield Step("write", {"passages": len(sides)}, None, seconds)
+    return Contrast(tuple(sides), conclusion, difference)
+
+
+def _concluded(
+    question: str, sides: Sequence[ComparedSide], order: Sequence[str], difference: str, llm: LLM
+) -> str:
+    """One sentence from the replies; "" where it says a figure that none of them does.
+
+    Which of two is the larger the model is told: it gets "209,500 or 164,000" wrong.
+    """
+    language = answer_language(question)
+    facts = [side.text for side in sides]
+    marked = [
+        f"- {fact} ({render(f'comparison_{place}', language)})" if place else f"- {fact}"
+        for fact, place in zip(facts, order or [""] * len(facts), strict=True)
+    ]
+    listed = "\n".join([*marked, *([f"- {difference}"] if difference else ())])
+    prompt = render("comparison_answer", language, facts=listed, question=question.strip())
+    reply = llm.complete([Message("user", prompt)], Options(max_tokens=_ANSWER_TOKENS))
+    text = " ".join(reply.text.split())
+    if not text or refuses(text) or figures_not_in(text, [*facts, difference, question]):
+        return ""
+    return text
+
+
+def value_of(reply: str, question: str) -> Value | None:
+    """The amount, number or date that a reply states; None for another, or several."""
+    kinds: tuple[ColumnKind, ...] = ("money", "number", "date")
+    values = (value_in(reply, kind, question) for kind in kinds)
+    return next((value for value in values if value is not None), None)
+
+
+def ordered(values: Sequence[Value | None]) -> list[str]:
+    """Which of two values is the larger and which the smaller, or the later and the earlier.
+
+    None where they are equal, not of one kind and unit, or more than two. A number without a unit
+    has that of the other, as cells of a sheet lack it.
+    """
+    if len(values) != 2:
+        return []
+    first, second = values
+    if first is None or second is None or (first.kind == "date") != (second.kind == "date"):
+        return []
+    if first.kind == "date":
+        days = [_day(value.text) for value in (first, second)]
+        if None in days or days[0] == days[1]:
+            return []
+        later = first.text > second.text
+        return ["later", "earlier"] if later else ["earlier", "later"]
+    if len({first.unit, second.unit} - {""}) > 1:
+        sizes = [in_days(first), in_days(second)]
+    else:
+        sizes = [first.number, second.number]
+    if sizes[0] is None or sizes[1] is None or sizes[0] == sizes[1]:
+        return []
+    return ["larger", "smaller"] if sizes[0] > sizes[1] else ["smaller", "larger"]
+
+
+def difference_of(values: Sequence[Value | None], language: LanguageCode) -> str:
+    """In words how far two `ordered` values are apart; "" for lengths of time but days."""
+    first, second = values
+    if first is None or second is None:
+        return ""
+    if first.kind == "date":
+        days = [_day(value.text) for value in (first, second)]
+        apart = abs((days[0] - days[1]).days) if days[0] and days[1] else 0
+        return render("comparison_days", language, days=str(apart))
+    unit = "".join({first.unit, second.unit} - {""})
+    distance = separated(round(abs((first.number or 0.0) - (second.number or 0.0)), 6))
+    if unit == "day":
+        return render("comparison_days", language, days=distance)
+    if (first.unit != second.unit and "" not in (first.unit, second.unit)) or unit in _TIMES:
+        return ""
+    value = f"{distance}{unit if unit in PERCENT else f' {unit}'}".rstrip()
+    return render("comparison_difference", language, value=value)
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:  # a month or a year
+        return None

@@ -1,0 +1,124 @@
+"""Questions that compare: what is asked for each side, and what follows from the replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from scripted_llm import ScriptedLLM
+from tables.test_answering import RECORDS, Filled, access, run
+
+from localrag.languages import LanguageCode
+from localrag.tables.comparison import Ask, difference_of, ordered, value_of
+from localrag.tables.records import Reply
+from localrag.types import Citation, Place
+
+MARSH, OTTWAY, VELD = (record.sources[0] for record in RECORDS[:3])
+COMPARE = {"LOOKUP": 3, "COMPARE": 7}
+NAMED = ("How long is the guarantee of Delta?", "How long is the guarantee of Omega?")
+
+
+def proposal(*questions: str) -> str:
+    return json.dumps({"questions": questions})
+
+
+def replying(texts: Mapping[str, str], source: str = MARSH) -> Ask:
+    """What answers a question, or one to a document, by what is in `texts`."""
+
+    def ask(question: str, document: str) -> Reply:
+        text = texts.get(document or question, "")
+        place = Place(len(document or question))
+        quote = (Citation(1, 7, document or source, 1, text, place),)
+        return Reply(text, stated=bool(text), citations=quote if text else ())
+
+    return ask
+
+
+def test_each_side_is_asked_for_and_what_follows_stands_first() -> None:
+    ask = replying({NAMED[0]: "24 days", NAMED[1]: "It is 36 days."})
+    llm = ScriptedLLM([proposal(*NAMED), "The guarantee of Omega is longer."], [COMPARE])
+    text, answer, steps = run(
+        "Whose guarantee is longer?", llm, access(Filled([]), hits=[], ask=ask)
+    )
+    assert text == (
+        "The guarantee of Omega is longer. [1]\n\n"
+        "- How long is the guarantee of Delta? 24 days [1]\n"
+        "- How long is the guarantee of Omega? It is 36 days. [1]\n\n"
+        "The difference is 12 days"
+    )
+    assert answer is not None
+    assert answer.grounded
+    assert {citation.quote for citation in answer.citations} == {"24 days", "It is 36 days."}
+    assert [step.kind for step in steps] == ["columns", "cell", "cell", "write"]
+    material = llm.history[-1][0][-1].content
+    assert "24 days (the smaller)" in material
+    assert "36 days. (the larger)" in material
+
+
+def test_where_no_side_is_named_the_documents_of_the_search_are_asked() -> None:
+    ask = replying({MARSH: "GBP 400", VELD: "GBP 250"})
+    llm = ScriptedLLM([proposal("What does it cost?"), "Veld is cheaper."], [COMPARE])
+    hits = [MARSH, MARSH, OTTWAY, VELD]
+    text, _, steps = run(
+        "Which of the two is cheaper?", llm, access(Filled([]), hits=hits, ask=ask)
+    )
+    assert text == (
+        "Veld is cheaper. [1]\n\n- Contract with Marsh: GBP 400 [1]\n"
+        "- Contract with Veld: GBP 250 [1]\n\nDifference: 150 GBP"
+    )
+    states = [step.values["state"] for step in steps if step.kind == "cell"]
+    assert states == ["found", "not stated", "found"]
+
+
+@pytest.mark.parametrize("texts", [{NAMED[0]: "24 days"}, {NAMED[1]: "36 days"}, {}])
+def test_half_a_comparison_is_none(texts: dict[str, str]) -> None:
+    llm = ScriptedLLM([proposal(*NAMED)], [COMPARE])
+    asked = access(Filled([]), hits=[], ask=replying(texts))
+    text, answer, _ = run("Whose guarantee is longer?", llm, asked)
+    assert (text, answer) == ("", None)
+
+
+def test_a_reply_that_is_no_proposal_leaves_the_question_to_others() -> None:
+    llm = ScriptedLLM(["no JSON"], [COMPARE])
+    text, answer, _ = run("Whose is longer?", llm, access(Filled([]), hits=[]))
+    assert (text, answer) == ("", None)
+
+
+def test_a_conclusion_with_a_figure_of_its_own_is_left_out() -> None:
+    ask = replying({NAMED[0]: "24 days", NAMED[1]: "36 days"})
+    llm = ScriptedLLM([proposal(*NAMED), "Omega, by 13 days."], [COMPARE])
+    text, _, _ = run("Whose is longer?", llm, access(Filled([]), hits=[], ask=ask))
+    assert text.startswith("- How long is the guarantee of Delta? 24 days [1]\n")
+
+
+@pytest.mark.parametrize(
+    ("texts", "order", "apart", "language"),
+    [
+        (("GBP 32.00", "23"), ["larger", "smaller"], "Difference: 9 GBP", "en"),
+        (("4 weeks", "8 weeks"), ["smaller", "larger"], "", "en"),
+        (("3 weeks", "20 days"), ["larger", "smaller"], "", "en"),
+        (("90天", "七十五日"), ["larger", "smaller"], "相差 15 天", "zh"),
+        (("5%", "7.5%"), ["smaller", "larger"], "Difference: 2.50%", "en"),
+        (
+            ("on 3 May 2026", "on 1 May 2026"),
+            ["later", "earlier"],
+            "The difference is 2 days",
+            "en",
+        ),
+        (("GBP 5", "EUR 6"), [], "", "en"),
+        (("GBP 5", "on 1 May 2026"), [], "", "en"),
+        (("GBP 5", "GBP 5"), [], "", "en"),
+        (("in May", "at noon"), [], "", "en"),
+    ],
+)
+def test_what_two_replies_differ_by(
+    texts: tuple[str, str], order: list[str], apart: str, language: LanguageCode
+) -> None:
+    values = [value_of(text, "") for text in texts]
+    assert ordered(values) == order
+    assert (difference_of(values, language) if order else "") == apart
+
+
+def test_of_three_none_is_the_larger() -> None:
+    assert ordered([value_of(text, "") for text in ("1", "2", "3")]) == []
