@@ -101,11 +101,18 @@ def compute(question: str, dataset: Dataset, llm: LLM) -> Computed:
         doubt = "no query"
     elif currencies:
         doubt = "currencies"
-    elif form.is_empty or sql.is_empty:
+    elif form.is_empty or sql.is_empty or (query and _ends_before(query, dataset)):
         doubt = "nothing"
     elif not agree(form, sql):
         doubt = "differ"
     return Computed(question, query, form, sql, rows, doubt, currencies)
+
+
+def _ends_before(query: Query, dataset: Dataset) -> bool:
+    """Whether no row at all is of the time that is asked for: then a count of 0 says nothing."""
+    dates = {column.key for column in dataset.columns if column.kind == "date"}
+    of_time = tuple(condition for condition in query.where if condition.key in dates)
+    return bool(of_time) and not counted_rows(dataset, replace(query, where=of_time))
 
 
 def computed_by(question: str, query: Query, dataset: Dataset) -> Computed:

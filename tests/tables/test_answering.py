@@ -18,7 +18,7 @@ from localrag.tables.answering import LibraryAccess, answered, shown
 from localrag.tables.collections import collections
 from localrag.tables.columns import proposed
 from localrag.tables.comparison import Ask
-from localrag.tables.formulation import compute, linked
+from localrag.tables.formulation import Computed, compute, linked
 from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
 from localrag.tables.records import Cell, CellDone, Column, Event, Reply, Row, Value
@@ -389,3 +389,17 @@ def test_two_of_three_readings_settle_it(conditions: list[dict[str, str]], sql: 
     )
     assert computed.sure
     assert computed.values == (("A1",), ("A2",))
+
+
+def test_a_count_of_none_in_a_time_of_which_no_row_is_proves_nothing() -> None:
+    def counted(day: str) -> Computed:
+        conditions = [
+            {"column": "State", "is": "=", "value": "open"},
+            {"column": "Day", "is": "begins with", "value": day},
+        ]
+        form = {"where": conditions, "compute": "count", "of": "c_Order", "by": "c_Order"}
+        sql = f"SELECT count(*) FROM data WHERE State = 'open' AND Day LIKE '{day}%'"
+        return compute("How many are open?", orders(), ScriptedLLM([json.dumps(form), sql]))
+
+    assert counted("2026-06").doubt == "nothing"
+    assert counted("2026-01").sure
