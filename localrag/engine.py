@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from localrag.text.sentences import Span
     from localrag.text.tokenize import Tokenizer
 
+_MOST_TABLES = 6
+"""Tables that are judged for a question, those with the rarest of its words."""
 _MOST_PASSAGES = 1000
 """Hits of the words that choose the documents of a table."""
 
@@ -979,7 +981,7 @@ def compute_in(
     Raises UsageError where there is none.
     """
     from localrag.tables.formulation import compute
-    from localrag.tables.plan import choose
+    from localrag.tables.plan import fitting, ranked
     from localrag.tables.sheets import expect_few_rows
 
     check_question(question)
@@ -990,7 +992,9 @@ def compute_in(
         )
     dataset: Dataset | None = datasets[0]
     if len(datasets) > 1:
-        dataset, _ = choose(question, datasets, model.chooser, tokenizer)
+        likely = ranked(question, datasets, tokenizer)[:_MOST_TABLES]
+        judged = fitting(question, [(some, 1.0) for some in likely], model.chooser)
+        dataset = judged[0][0] if judged else None
     if dataset is None:
         raise UsageError(
             "None of {count} tables fits the question.",

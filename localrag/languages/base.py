@@ -139,10 +139,8 @@ class PromptWords:
     rewritings: tuple[str, str, str]
     """What `multi_query` asks for: other words, keywords, the other language."""
     question_label: str
-    table_rows: str
     table_documents: str
     """With `{count}` and `{folder}`."""
-    no_table: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

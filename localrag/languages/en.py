@@ -160,9 +160,7 @@ _WORDS = PromptWords(
     better_answer=("Answer A", "Answer B"),
     rewritings=("other words", "keywords", "Chinese"),
     question_label="Question",
-    table_rows="rows of",
     table_documents="{count} documents in {folder}:",
-    no_table="none of these",
 )
 
 ENGLISH = Language(

@@ -99,9 +99,7 @@ _WORDS = PromptWords(
     better_answer=("回答A", "回答B"),
     rewritings=("换一种说法", "关键词", "英文"),
     question_label="问题",
-    table_rows="表格行：",
     table_documents="{folder}中的{count}份文档：",
-    no_table="都不是",
 )
 
 CHINESE = Language(

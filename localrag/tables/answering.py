@@ -32,8 +32,8 @@ from localrag.types import Answer, Basis, Citation, Cited, Plain, ScoredChunk, S
 
 HITS = 30
 """Passages of a search whose files say which rows a question may mean."""
-MOST_DOCUMENTS = 40
-"""Documents that are asked for an answer; more are asked for a table (`localrag table`)."""
+_TRIED = 2
+"""Rows that are tried, the likeliest first: of the first a query may find nothing."""
 MOST_CITED = 12
 """Rows that are cited; the others are counted as they are, and named by `Answer.basis`."""
 
@@ -88,18 +88,31 @@ def answered(
     groups, sheets = collections(records), access.sheets(records)
     hits = access.hits(question, HITS)
     weighed = plan.candidates(question, groups, sheets, hits, tokenize)
-    rows, sure = plan.choose_among(question, weighed, chooser)
-    told: dict[str, str | int | tuple[str, ...]] = {"files": _names(rows, access)}
-    yield Step("plan", told, sure, time.perf_counter() - began)
-    if isinstance(rows, Dataset) and len(rows.rows) <= MOST_ROWS:
-        return (yield from _from_sheets(question, rows, access, llm))
-    if isinstance(rows, Collection) and len(rows.documents) <= MOST_DOCUMENTS:
-        return (yield from _from_documents(question, scope.operation, rows, access, llm))
+    judged = plan.fitting(question, weighed, chooser)
+    seconds = time.perf_counter() - began
+    if not judged:
+        yield Step("plan", {"files": ()}, None, seconds)
+    for rows, sure in judged[:_TRIED]:
+        yield Step("plan", {"files": _names(rows, access)}, sure, seconds)
+        answer = yield from _from_rows(question, scope.operation, rows, access, llm)
+        if answer:
+            return True
+        seconds = 0.0
     return False
 
 
-def _names(rows: plan.Rows | None, access: LibraryAccess) -> tuple[str, ...]:
-    return tuple(map(access.name, rows.sources)) if rows else ()
+def _from_rows(
+    question: str, operation: plan.Operation, rows: plan.Rows, access: LibraryAccess, llm: LLM
+) -> Pieces:
+    if isinstance(rows, Collection):
+        return (yield from _from_documents(question, operation, rows, access, llm))
+    if len(rows.rows) > MOST_ROWS:
+        return False
+    return (yield from _from_sheets(question, rows, access, llm))
+
+
+def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:
+    return tuple(map(access.name, rows.sources))
 
 
 # -- Rows of sheets -----------------------------------------------------------------

@@ -159,6 +159,8 @@ def run(dataset: Dataset, sql: str) -> QueryResult:
     return QueryResult(sql, tuple(rows), cut_short=cut_short)
 
 
+_FROM = re.compile(r"\bFROM\s+(?:\"[^\"]*\"|`[^`]*`|[^\s(),;]+)", re.IGNORECASE)
+"""The table of a query, of which there is one whatever a model calls it: "FROM log-2025"."""
 _SELECT = re.compile(r"\bselect\b.*?(?=;|```|\n\s*\n|\Z)", re.IGNORECASE | re.DOTALL)
 """The first query in a reply: "SELECT ... " up to a semicolon or the end of its block."""
 _TEXT = re.compile(r"'((?:[^']|'')*)'")
@@ -173,7 +175,7 @@ def sql_in(reply: str, dataset: Dataset) -> str:
     match = _SELECT.search(reply)
     if match is None:
         return ""
-    sql = match[0].strip()
+    sql = _FROM.sub("FROM data", match[0].strip())
     keys = {column.key.lower() for column in dataset.columns} | {"data", "row"}
     aliases = {
         alias.lower() for alias in re.findall(r"\bas\s+\"?([^\s,\"()]+)", sql, re.IGNORECASE)

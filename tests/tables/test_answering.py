@@ -133,6 +133,7 @@ def run(
 
 COUNT = {"LOOKUP": 1, "COUNT": 9}
 LIST = {"LOOKUP": 1, "LIST": 9}
+FITS, MAYBE, NOT = {"Yes": 9, "No": 1}, {"Yes": 6, "No": 4}, {"Yes": 1, "No": 9}
 YES, NO = Value("yes/no", "yes", 1.0), Value("yes/no", "no", 0.0)
 
 
@@ -164,7 +165,7 @@ def test_a_number_that_a_passage_gives_is_not_counted_and_a_list_is_never_taken_
 
 def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:
     fill = Filled([YES, NO, YES])
-    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, {"A": 9, "B": 1}])
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, steps = run("Which contracts renew?", llm, access(fill, hits=hits))
     assert text == "- marsh [1]\n- veld [1]\n\n3 of 3 documents read; none undecided."
@@ -191,7 +192,7 @@ def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() ->
             row = Row(first.document_id, first.source, first.title, (cell,))
             yield Grid(table.columns, (row, *rest))
 
-    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [COUNT, {"A": 9, "B": 1}])
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [COUNT, FITS, MAYBE])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, _ = run(
         "How many contracts renew?", llm, access(Doubtful([YES, NO, YES]), hits=hits)
@@ -204,7 +205,7 @@ def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() ->
 
 
 def test_where_no_document_fits_that_is_the_answer() -> None:
-    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, {"A": 9, "B": 1}])
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, _ = run("Which contracts renew?", llm, access(Filled([NO, NO, NO]), hits=hits))
     assert text == "0 of 3 documents\n\n3 of 3 documents read; none undecided."
@@ -222,7 +223,7 @@ BELOW = {"column": "In_stock", "is": "<", "column2": "Minimum"}
 def test_rows_of_sheets_are_counted_where_two_readings_agree() -> None:
     llm = ScriptedLLM(
         [query("list", **BELOW), 'SELECT Item FROM data WHERE "In_stock" < "Minimum"'],
-        [LIST, {"A": 9, "B": 1}],
+        [LIST, FITS, MAYBE],
     )
     text, answer, _ = run(
         "Which items are below their minimum?",
@@ -240,7 +241,7 @@ def test_rows_of_sheets_are_counted_where_two_readings_agree() -> None:
 def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
     llm = ScriptedLLM(
         [query("list", **BELOW), 'SELECT Item FROM data WHERE "In_stock" < "Minimum"'],
-        [LIST, {"A": 9, "B": 1}],
+        [LIST, FITS, MAYBE],
     )
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     asked = replace(asked, cite=partial(cite, gone=GONE))
@@ -251,7 +252,7 @@ def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
 
 
 def test_where_they_differ_both_are_told_and_neither_is_the_answer() -> None:
-    llm = ScriptedLLM([query("list", **BELOW), "SELECT Item FROM data"], [LIST, {"A": 9, "B": 1}])
+    llm = ScriptedLLM([query("list", **BELOW), "SELECT Item FROM data"], [LIST, FITS, MAYBE])
     text, answer, _ = run(
         "Which items are below their minimum?",
         llm,
@@ -267,7 +268,7 @@ def test_where_they_differ_both_are_told_and_neither_is_the_answer() -> None:
 
 @pytest.mark.parametrize("sql", ["SELECT Item FROM data WHERE Item = 'rope'", "no query at all"])
 def test_where_no_row_fits_the_question_is_answered_as_ever(sql: str) -> None:
-    llm = ScriptedLLM([query("list", **BELOW), sql], [LIST, {"A": 9, "B": 1}])
+    llm = ScriptedLLM([query("list", **BELOW), sql], [LIST, FITS, MAYBE])
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     text, answer, steps = run("Which items are below their minimum?", llm, asked)
     assert (text, answer) == ("", None)
@@ -275,7 +276,7 @@ def test_where_no_row_fits_the_question_is_answered_as_ever(sql: str) -> None:
 
 
 def test_where_no_rows_are_meant_the_question_is_answered_as_ever() -> None:
-    llm = ScriptedLLM(scores=[LIST, {"A": 1, "B": 9}])
+    llm = ScriptedLLM(scores=[LIST, NOT, NOT])
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     text, answer, steps = run("Which items are nice?", llm, asked)
     assert (text, answer) == ("", None)
@@ -286,7 +287,7 @@ def test_more_rows_than_a_query_is_run_over_are_answered_as_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(answering, "MOST_ROWS", 2)
-    llm = ScriptedLLM(scores=[LIST, {"A": 9, "B": 1}])
+    llm = ScriptedLLM(scores=[LIST, FITS, MAYBE])
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     text, answer, steps = run("Which items are below their minimum?", llm, asked)
     assert (text, answer) == ("", None)

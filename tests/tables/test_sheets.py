@@ -11,7 +11,7 @@ from scripted_llm import ScriptedLLM
 from localrag.models.llms.choices import LogitChooser
 from localrag.presentation.computed import computed_json, computed_lines
 from localrag.tables.formulation import compute, form_schema
-from localrag.tables.plan import Scope, choose, ranked, scope
+from localrag.tables.plan import Scope, fitting, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_in, sql_of
 from localrag.tables.sheets import Dataset, datasets, raw_tables
 from localrag.text.tokenize import Tokenizer
@@ -185,10 +185,13 @@ def test_the_sheet_whose_words_a_question_shares_is_chosen() -> None:
     tokenize = Tokenizer(None)
     stock = dataset(sheet("stock.csv", [("Item", "Shelf"), ("cups", "A1"), ("pens", "B2")]))
     costs = dataset(COSTS)
-    chooser = LogitChooser(ScriptedLLM(scores=[{"A": 0.8, "B": 0.2}]))
-    chosen, sure = choose("How many repair rows have a cost?", [stock, costs], chooser, tokenize)
-    assert chosen is costs
-    assert sure == pytest.approx(0.8)
+    scores = [{"Yes": 0.6, "No": 0.4}, {"Yes": 0.8, "No": 0.2}, {"Yes": 0.4, "No": 0.6}]
+    llm = ScriptedLLM(scores=scores)
+    weighed = [(stock, 1.0), (costs, 1.0), (stock, 1.0)]
+    judged = fitting("How many repair rows have a cost?", weighed, LogitChooser(llm))
+    assert [rows for rows, _ in judged] == [costs, stock]
+    assert [share for _, share in judged] == pytest.approx([0.8, 0.6])
+    assert llm.kept == [1, 1, 1]  # what is read of the rows serves the next question
     assert ranked("Which shelf?", [costs, stock], tokenize) == [stock]
 
 
@@ -201,3 +204,10 @@ def test_an_unreadable_reply_is_no_plan() -> None:
     from localrag.models.llms.choices import WrittenChooser
 
     assert scope("How many?", WrittenChooser(ScriptedLLM(["?", "?", "?"]))) == Scope("LOOKUP", 0.0)
+
+
+@pytest.mark.parametrize("table", ["data", "costs-2025", '"costs 2025.csv"', "`costs`"])
+def test_whatever_a_model_calls_the_table_there_is_one(table: str) -> None:
+    costs = dataset(COSTS)
+    sql = sql_in(f"SELECT COUNT(*) FROM {table} WHERE Work = 'repair'", costs)
+    assert sql == "SELECT COUNT(*) FROM data WHERE Work = 'repair'"
