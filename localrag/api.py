@@ -468,7 +468,9 @@ class LocalRAG:
             search=lambda text: engine.retrieve(text, depth, allowed),
             on_stage=lambda stage: None if stage.name == JUDGE else progress(stage.name),
         )
-        return Comparison(tuple(one.name for one in variants), model.llm.name, 1, tuple(compared))
+        return Comparison(
+            tuple(variant.name for variant in variants), model.llm.name, 1, tuple(compared)
+        )
 
     def compare_modes(
         self,
@@ -668,7 +670,7 @@ class LocalRAG:
         forgotten: list[str] = []
 
         def below(path: str, paths: Iterable[str]) -> list[str]:
-            return [one for one in paths if one == path or Path(path) in Path(one).parents]
+            return [known for known in paths if known == path or Path(path) in Path(known).parents]
 
         for source in sources:
             path = storable_path(Path(source).expanduser())

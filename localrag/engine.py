@@ -182,7 +182,7 @@ class Engine:
 
     def outdated(self) -> list[ActiveAnswer]:
         """The answers under way that have read what is in the library no more."""
-        return [one for one in self._reading.copy() if one.outdated(self.library)]
+        return [reading for reading in self._reading.copy() if reading.outdated(self.library)]
 
     def release_embedder(self) -> None:
         """Free the embedding model until it is needed again."""
@@ -360,19 +360,19 @@ class Engine:
             )
             options.on_found(found[: settings.answer.k])
             found = self._widened(found, k, allowed)
-            reading.chunks.update(one.chunk.id for one in found)
+            reading.chunks.update(hit.chunk.id for hit in found)
             return found
 
         def look(text: str, k: int) -> list[ScoredChunk]:
             asked = replace(options, filter=wanted)
             found = self._found(text, k, _unexpanded(settings), asked, lambda: allowed, unheard)
-            reading.chunks.update(one.chunk.id for one in found)
+            reading.chunks.update(hit.chunk.id for hit in found)
             return found
 
         def alike(term: str, edits: int, k: int) -> list[ScoredChunk]:
             hits = self.library.keywords.alike(term, edits, k, allowed)
             found = self._chunks(hits, replace(options, filter=wanted), self.library.chunks)
-            reading.chunks.update(one.chunk.id for one in found)
+            reading.chunks.update(hit.chunk.id for hit in found)
             return found
 
         reranking = self._reranking(settings, options)
@@ -572,12 +572,12 @@ class Engine:
         stopped = options.stopped or threading.Event()
 
         def ask(column: Column, source: str) -> Reply:
-            one = _of_document(options, source)
+            narrowed = _of_document(options, source)
             if column.kind in ("yes/no", "one of") or (
                 column.kind is None and asks_whether(column.question)
             ):
-                return self._chosen(column, one)
-            return documents.reply_of(answer_of(self.stream(column.question, one)))
+                return self._chosen(column, narrowed)
+            return documents.reply_of(answer_of(self.stream(column.question, narrowed)))
 
         reading = ActiveAnswer(stopped)
         self._reading.add(reading)
@@ -630,8 +630,8 @@ class Engine:
             topic: str, paths: Sequence[str], on: Pages | None, k: int
         ) -> Sequence[ScoredChunk]:
             within = Filter(within=frozenset(paths), pages=on)
-            one = replace(options, filter=within, paths=True)
-            return self._retrieve(topic, k, _unexpanded(self.settings), one, unheard)
+            narrowed = replace(options, filter=within, paths=True)
+            return self._retrieve(topic, k, _unexpanded(self.settings), narrowed, unheard)
 
         tools = documents.Tools(
             self.library, self.embedder, self.tokenizer, self.may_steer, search, self._attributor
@@ -814,8 +814,8 @@ class Engine:
 
         def chunks(ids: Sequence[int]) -> dict[int, Chunk]:
             """Those of this search, each read once."""
-            known.update(library.chunks([one for one in ids if one not in known]))
-            return {one: known[one] for one in ids if one in known}
+            known.update(library.chunks([id_ for id_ in ids if id_ not in known]))
+            return {id_: known[id_] for id_ in ids if id_ in known}
 
         def found(embedder: Embedder, legs: Legs) -> list[ScoredChunk]:
             retriever = factory.make_retriever(
@@ -856,7 +856,9 @@ class Engine:
             chunks = chunks_of([hit.chunk_id for hit in hits])
             documents = {chunk.document_id for chunk in chunks.values()}
             paths = self.library.sources_of(documents, options.filter)
-            found = self.library.places([(one.document_id, one.start) for one in chunks.values()])
+            found = self.library.places(
+                [(chunk.document_id, chunk.start) for chunk in chunks.values()]
+            )
         display_name = str if options.paths else self.display_name
         sources = {document: display_name(path) for document, path in paths.items()}
         places = dict(zip(chunks, found, strict=True))
@@ -882,7 +884,7 @@ class Engine:
         def outline_of(document: str) -> Outline:
             language, passages = library.outline(document)
             width = LANGUAGES[language].density if is_code(language) else 1.0
-            return Outline([PassageSpan(*each) for each in passages], width)
+            return Outline([PassageSpan(*span) for span in passages], width)
 
         def may(chunk: int) -> bool:
             return allowed is None or bool(are_allowed(np.array([chunk]), allowed)[0])
@@ -944,7 +946,7 @@ class Engine:
     def _changed(self, document_id: str) -> str:
         record = self.library.document_record(document_id)
         sources = map(self.library.source, record.sources if record else ())
-        changed = max((each.state.mtime_ns for each in sources if each), default=0)
+        changed = max((source.state.mtime_ns for source in sources if source), default=0)
         return datetime.fromtimestamp(changed / 1e9, UTC).date().isoformat() if changed > 0 else ""
 
     def _place_of(self, chunk: Chunk, offset: int) -> Place:

@@ -707,9 +707,9 @@ def _cross_encoders(name: str, models: ModelStore) -> list[Route]:
             "both languages.",
         )
     return [
-        Route(each, frozenset(languages), partial(_cross_encoder, path))
-        for each, languages in found
-        for path in [models.path(each)]
+        Route(model, frozenset(languages), partial(_cross_encoder, path))
+        for model, languages in found
+        for path in [models.path(model)]
     ]
 
 

@@ -105,7 +105,9 @@ def environment_language() -> InterfaceLanguage:
 
 def _of_locale(name: str) -> InterfaceLanguage:
     """The language of a locale, such as zh_CN.UTF-8."""
-    matches = (code for code, each in INTERFACES.items() if name.lower().startswith(each.locales))
+    matches = (
+        code for code, interface in INTERFACES.items() if name.lower().startswith(interface.locales)
+    )
     return next(matches, SOURCE)
 
 

@@ -72,9 +72,9 @@ def _escaped(found: re.Match[str]) -> str:
 
 class _Names(Formatter):
     def format_field(self, value: object, format_spec: str) -> str:
-        one, several, many = format_spec.partition("|")
+        singular, several, many = format_spec.partition("|")
         if several:
-            return one if value == 1 else many
+            return singular if value == 1 else many
         listed = ", ".join(map(str, value)) if isinstance(value, tuple) else value
         return as_name(super().format_field(listed, format_spec))
 

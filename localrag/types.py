@@ -430,7 +430,7 @@ class Statement:
     @property
     def extent(self) -> tuple[int, int]:
         """The code points of `written` without white space around it and markers behind it."""
-        markers = sum(each.width for each in self.citations if not each.behind)
+        markers = sum(citation.width for citation in self.citations if not citation.behind)
         return len(self.text) - len(self.text.lstrip()), len(self.text.rstrip()) + markers
 
     @property
@@ -599,7 +599,7 @@ class Answer:
     def support(self) -> tuple[SupportedSentence, ...]:
         """The statements that were checked, as parts of `text`."""
         return tuple(
-            SupportedSentence(start, end, each.rating, each.share, each.quoted)
-            for start, end, each in self.extents()
-            if each.rating is not None
+            SupportedSentence(start, end, statement.rating, statement.share, statement.quoted)
+            for start, end, statement in self.extents()
+            if statement.rating is not None
         )

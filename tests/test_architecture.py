@@ -221,6 +221,32 @@ def test_hardly_any_classes_share_a_name() -> None:
     assert not classes.keys() & SAYING_NOTHING
 
 
+NAMING_NOTHING = {"each", "one"}
+"""Names of variables that do not say what the thing is; `localrag.rag` is still to follow."""
+
+
+def named_nothing(path: Path) -> set[tuple[int, str]]:
+    """Lines of a file that bind such a name, as a variable or a parameter."""
+    names = {
+        (node.lineno, node.id if isinstance(node, ast.Name) else node.arg)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.arg)
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    }
+    return {(line, name) for line, name in names if name in NAMING_NOTHING}
+
+
+def test_variables_are_named_after_what_they_hold() -> None:
+    outside = (path for path in FILES if path.relative_to(PACKAGE).parts[0] != "rag")
+    assert not {str(path): found for path in outside if (found := named_nothing(path))}
+
+
+def test_the_check_sees_variables_that_name_nothing(tmp_path: Path) -> None:
+    sample = tmp_path / "sample.py"
+    sample.write_text("[one for one in chunks]\nfor each, row in rows: f(lambda one: row)\n")
+    assert named_nothing(sample) == {(1, "one"), (2, "each"), (2, "one")}
+
+
 def test_the_check_sees_imports_inside_functions(tmp_path: Path) -> None:
     sample = tmp_path / "sample.py"
     sample.write_text(

@@ -250,7 +250,7 @@ def _fill(
     wheels = collector.complete()
     if library:
         llama_cpp.check_library(collector.wheels[library])
-    if absent := [one for one in request.extras if EXTRAS[one] not in collector.wheels]:
+    if absent := [extra for extra in request.extras if EXTRAS[extra] not in collector.wheels]:
         raise BundleError(
             "This wheel of localrag has no extra called {names}.",
             hint="Name a newer one with --wheel, or omit --extra.",

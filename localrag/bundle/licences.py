@@ -56,7 +56,7 @@ def write(bundle: Path, wheels: Sequence[Wheel], models: Sequence[ModelSpec]) ->
 
 def _of_model(spec: ModelSpec, apache: str) -> str:
     lines = [f"{spec.title} ({spec.id})", f"Licence: {spec.licence}", f"Use: {spec.licence_kind}"]
-    lines += ["Published at:", *(f"  {each}" for each in _origins(spec.sources))]
+    lines += ["Published at:", *(f"  {origin}" for origin in _origins(spec.sources))]
     if spec.licence == "Apache-2.0" and apache:
         lines += ["", apache]
     return "\n".join(lines) + "\n"

@@ -155,7 +155,7 @@ def _compile(source: Path, place: Path, notify: Notify) -> Path:
         "--no-deps",
         *pip_runner.build_options("scikit_build_core", "cmake", "ninja"),
         "--no-cache-dir",  # pip's cache may hold a wheel of the same name for this processor only
-        *(f"--config-settings={each}" for each in settings),
+        *(f"--config-settings={setting}" for setting in settings),
         "--wheel-dir",
         str(out),
         str(source),

@@ -91,7 +91,9 @@ def _assembled(
 ) -> Bom:
     bom = Bom()
     bom.metadata.component = components[DISTRIBUTION]
-    bom.components.update(each for name, each in components.items() if name != DISTRIBUTION)
+    bom.components.update(
+        component for name, component in components.items() if name != DISTRIBUTION
+    )
     bom.components.update(models)
     for name, component in components.items():
         needed = [

@@ -27,9 +27,9 @@ def licence_of(metadata: Message) -> str:
     if expression := metadata.get("License-Expression"):
         return str(expression)
     classifiers = [
-        str(each).rpartition(" :: ")[2]
-        for each in metadata.get_all("Classifier", [])
-        if str(each).startswith("License ::") and not str(each).endswith("OSI Approved")
+        str(classifier).rpartition(" :: ")[2]
+        for classifier in metadata.get_all("Classifier", [])
+        if str(classifier).startswith("License ::") and not str(classifier).endswith("OSI Approved")
     ]
     said = str(metadata.get("License") or "").strip()
     # Some put the whole text into this field; its first line is then the name at best.

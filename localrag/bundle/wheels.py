@@ -62,9 +62,9 @@ def versions_here() -> dict[str, str]:
     from packaging.utils import canonicalize_name
 
     versions: dict[str, str] = {}
-    for each in distributions():
-        if name := each.metadata["Name"]:
-            versions.setdefault(canonicalize_name(name), each.version)
+    for distribution in distributions():
+        if name := distribution.metadata["Name"]:
+            versions.setdefault(canonicalize_name(name), distribution.version)
     return versions
 
 
@@ -97,7 +97,7 @@ def resolve(
             need = found.setdefault(other, JoinedRequirement(SpecifierSet()))
             need.specifier &= wanted.specifier
             need.by.add(name)
-            todo += [(other, each) for each in ("", *wanted.extras)]
+            todo += [(other, option) for option in ("", *wanted.extras)]
     return found
 
 

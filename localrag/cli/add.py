@@ -116,8 +116,8 @@ def add(
             note(tr("The library {name} is new in this database.", name=name_of(library)))
         before = rag.embedding_advice()
         report = rag.add(places, bars.tell, prune=prune, on_wait=say_waiting)
-        added = {one.document_id for one in report.committed}
-        added |= {one.document_id for one in report.linked}
+        added = {document.document_id for document in report.committed}
+        added |= {link.document_id for link in report.linked}
         files = unread.below(places, rag.library.unread())
         new = _problems(rag.library, added, files)
         others = len(rag.problems()) - len(new) if new else 0
@@ -171,10 +171,14 @@ def report_json(report: AddReport, seconds: float) -> dict[str, Any]:
     from localrag.presentation.records import picked
 
     return {
-        "added": [picked(one, "source", "chunks", "replaced") for one in report.committed],
-        "linked": [one.source for one in report.linked],
+        "added": [
+            picked(document, "source", "chunks", "replaced") for document in report.committed
+        ],
+        "linked": [link.source for link in report.linked],
         "unchanged": list(report.unchanged),
-        "failed": [{"source": one.source, "reason": spoken(one.error)} for one in report.failed],
+        "failed": [
+            {"source": failure.source, "reason": spoken(failure.error)} for failure in report.failed
+        ],
         "skipped": [spoken(error) for error in report.skipped],
         "vanished": list(report.vanished),
         "removed": list(report.removed),
@@ -210,9 +214,9 @@ def _problems(
     """Those of what was read now, or was to be."""
     from localrag.library.records import Problem
 
-    unread = (Problem(one.state.path, error=one.error) for one in files)
+    unread = (Problem(file.state.path, error=file.error) for file in files)
     found = [*library.problems(added), *unread]
-    return sorted(found, key=lambda one: (one.source, one.pages))
+    return sorted(found, key=lambda problem: (problem.source, problem.pages))
 
 
 def _print_problems(
@@ -221,13 +225,13 @@ def _print_problems(
     from localrag.cli.problems import print_problems
     from localrag.presentation.reading import recognised_text
 
-    added = {one.document_id for one in report.committed}
-    if text := recognised_text([one for one in readings if one.document_id in added]):
+    added = {document.document_id for document in report.committed}
+    if text := recognised_text([reading for reading in readings if reading.document_id in added]):
         say(text)
     left = print_problems(stderr_console(), problems, MOST)
     if left:
         note(tr("and {count} more: localrag status --problems", count=left))
-    if known := sum(not one.tried for one in report.failed):
+    if known := sum(not failure.tried for failure in report.failed):
         note(
             tr(
                 "Not tried again, because they have not changed since: {count} "
@@ -246,10 +250,10 @@ def _print_problems(
 
 def _incomplete(report: AddReport, problems: Sequence[Problem]) -> list[dict[str, str]]:
     """Documents that were added without some of their pages."""
-    names = {one.document_id: one.source for one in report.committed}
+    names = {document.document_id: document.source for document in report.committed}
     found: dict[str, dict[str, str]] = {}
-    for one in problems:
-        if one.document_id in names and one.note and one.note.kind in INCOMPLETE:
-            lacking = found.setdefault(one.document_id, {"source": names[one.document_id]})
-            lacking[INCOMPLETE[one.note.kind]] = ", ".join(map(str, one.pages))
+    for problem in problems:
+        if problem.document_id in names and problem.note and problem.note.kind in INCOMPLETE:
+            lacking = found.setdefault(problem.document_id, {"source": names[problem.document_id]})
+            lacking[INCOMPLETE[problem.note.kind]] = ", ".join(map(str, problem.pages))
     return list(found.values())

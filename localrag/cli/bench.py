@@ -118,7 +118,7 @@ def retrieval(
     settings = load_settings()
     sets = [read_retrieval_set(folder, queries_from) for folder in folders]
     if queries is not None:
-        sets = [each.sample(queries) for each in sets]
+        sets = [dataset.sample(queries) for dataset in sets]
     dataset = together(sets) if len(sets) > 1 else sets[0]
     counts = {"passages": len(dataset.corpus), "queries": len(dataset.qrels)}
     note(

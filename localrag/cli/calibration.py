@@ -66,14 +66,14 @@ def _print(measured: Calibration) -> None:
     )
     rows = [
         (
-            grade_name(one.graded),
-            one.language,
-            str(one.cases),
-            _interval(one.auc),
-            _interval(one.error_before),
-            _interval(one.error_after),
+            grade_name(measurement.graded),
+            measurement.language,
+            str(measurement.cases),
+            _interval(measurement.auc),
+            _interval(measurement.error_before),
+            _interval(measurement.error_after),
         )
-        for one in measured.measured
+        for measurement in measured.measured
     ]
     stdout_console().print(table(heads, rows, numbers=range(2, len(heads)), overflow="fold"))
     if measured.usable:

@@ -54,8 +54,8 @@ def _text(text: str) -> str:
     return translations(interface_language(), "click").get(text, text)
 
 
-def _counted(one: str, many: str, count: int) -> str:
-    return _text(one if count == 1 else many)
+def _counted(singular: str, many: str, count: int) -> str:
+    return _text(singular if count == 1 else many)
 
 
 def _cells(text: str) -> int:

@@ -180,16 +180,16 @@ def _print(console: Console, shown: Shown) -> None:
 
     from localrag.presentation.comparisons import verdicts
 
-    for number, one in enumerate(shown.comparison.questions, start=1):
+    for number, question in enumerate(shown.comparison.questions, start=1):
         console.print()
-        console.print(Text(f"{number}. {as_name(one.asked.question)}", style="bold"))
-        if one.asked.reference:
+        console.print(Text(f"{number}. {as_name(question.asked.question)}", style="bold"))
+        if question.asked.reference:
             label = tr("Reference answer")
-            console.print(Text(f"{label}: {as_name(one.asked.reference)}", style="dim"))
-        for way in one.ways:
+            console.print(Text(f"{label}: {as_name(question.asked.reference)}", style="dim"))
+        for way in question.ways:
             _print_way(console, way)
-        if not one.candidates:
-            heads, *rows = verdicts(one)
+        if not question.candidates:
+            heads, *rows = verdicts(question)
             console.print(table(heads, rows))
     console.print()
     for section in shown.sections:

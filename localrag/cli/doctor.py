@@ -460,7 +460,7 @@ def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
         return Diagnosis(part, "warning", text)
     text = tr(
         "calibrated with {count} cases ({kinds})",
-        count=sum(one.cases for one in found.measured),
+        count=sum(measurement.cases for measurement in found.measured),
         kinds=tr(", ").join(grade_name(kind) for kind in found.kinds),
     )
     return Diagnosis(part, "ok", text)

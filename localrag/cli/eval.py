@@ -279,9 +279,9 @@ def make(
         if output is not None:
             opened = TextIOWrapper(create_file(output), encoding="utf-8", newline="\n")
             file = stack.enter_context(opened)
-        for one in evaluator.draft(settings, answerable=count - none, unanswerable=none):
-            made[one.answerable] += 1
-            line = as_json(one.row())
+        for sample in evaluator.draft(settings, answerable=count - none, unanswerable=none):
+            made[sample.answerable] += 1
+            line = as_json(sample.row())
             if file is None:
                 say(line)
             else:

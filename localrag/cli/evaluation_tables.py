@@ -46,8 +46,8 @@ def _metrics(runs: tuple[EvaluatedRun, ...]) -> Table:
     rows = [
         (
             words.metric_title(summaries[0].name),
-            [_mean(one) for one in summaries],
-            [str(one.unreadable) for one in summaries],
+            [_mean(summary) for summary in summaries],
+            [str(summary.unreadable) for summary in summaries],
         )
         for summaries in zip(*(run.summaries() for run in runs), strict=True)
     ]
@@ -76,7 +76,9 @@ def _mean(summary: Summary) -> str:
 
 def _seconds(run: EvaluatedRun) -> str:
     """The median over the answers that the pipeline wrote; "" where it wrote none."""
-    known = [one.response.seconds for one in run.scored if one.response.seconds is not None]
+    known = [
+        answer.response.seconds for answer in run.scored if answer.response.seconds is not None
+    ]
     return tr("{seconds:.1f} s (median)", seconds=median(known)) if known else ""
 
 
@@ -94,5 +96,5 @@ def _print_bad_cases(console: Console, run: EvaluatedRun, others: tuple[Evaluate
         sample = case.scored.sample
         console.print(ListItem(Text(as_name(f"{sample.id}. {sample.question}"), style="bold cyan")))
         console.print(Text(f"   {why} {what}"))
-        for one in case.trials:
-            console.print(Text(as_name(f"   {words.trial(one)}"), style="dim"))
+        for trial in case.trials:
+            console.print(Text(as_name(f"   {words.trial(trial)}"), style="dim"))

@@ -77,11 +77,11 @@ class LazyGroup(click.Group):
         name = cmd_name.replace("-", "_")
         module, _, name = MODULES.get(cmd_name, f"{name}:{name}").partition(":")
         command: click.Command = getattr(import_module(f"localrag.cli.{module}"), name)
-        for one in (command, *getattr(command, "commands", {}).values()):
-            one.options_metavar = tr("[OPTIONS]")
+        for subcommand in (command, *getattr(command, "commands", {}).values()):
+            subcommand.options_metavar = tr("[OPTIONS]")
             # The first sentence whole, which lists of commands wrap; click breaks it off.
-            first = re.split(r"(?<=。)|(?<=\.) ", one.help or "", maxsplit=1)[0]
-            one.short_help = one.short_help or first
+            first = re.split(r"(?<=。)|(?<=\.) ", subcommand.help or "", maxsplit=1)[0]
+            subcommand.short_help = subcommand.short_help or first
         return command
 
     def resolve_command(

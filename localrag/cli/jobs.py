@@ -94,11 +94,11 @@ def jobs(context: click.Context, library: Location, as_json: bool) -> None:
     with LocalRAG.open(library, create=False) as rag:
         found = _jobs(rag).all()
     if as_json:
-        emit_json({"jobs": [job_json(one) for one in found]})
+        emit_json({"jobs": [job_json(job) for job in found]})
         return
-    for one in found:
-        say(job_text(one))
-        for reason in reasons(one):
+    for job in found:
+        say(job_text(job))
+        for reason in reasons(job):
             say(f"   {reason}")
     if not found:
         note(tr("There are no jobs."))

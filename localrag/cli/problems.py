@@ -25,7 +25,7 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
     shown = rows[:most]
     if not shown:
         return 0
-    folder = _common([one.source for one in shown])
+    folder = _common([problem.source for problem in shown])
     console.print()
     title = tr("Not read, or not read well:")
     if folder:
@@ -33,12 +33,12 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
     console.print(ListItem(Text(title)))
     before = ""
     cells = []
-    for one in shown:
-        advice = advice_text(one)
+    for problem in shown:
+        advice = advice_text(problem)
         texts = (
-            os.path.relpath(one.source, folder) if folder else one.source,
-            page_ranges(one.pages),
-            reason_text(one, beside_name=True),
+            os.path.relpath(problem.source, folder) if folder else problem.source,
+            page_ranges(problem.pages),
+            reason_text(problem, beside_name=True),
             "″" if advice and advice == before else advice,
         )
         before = advice
@@ -47,7 +47,7 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
     made = table(heads, cells, overflow="fold")
     # Rich takes from every column alike; names and numbers are hard to read when broken.
     for column, share in zip(made.columns, (3, 6), strict=False):
-        longest = max(console.measure(one).maximum for one in (column.header, *column.cells))
+        longest = max(console.measure(cell).maximum for cell in (column.header, *column.cells))
         column.width = max(1, min(longest, console.width // share))
     console.print(made)
     return len(rows) - len(shown)
@@ -56,15 +56,15 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
 def _grouped(problems: Sequence[Problem]) -> Iterator[Problem]:
     """The same, but files of a type that is not read once for each suffix."""
     counted: dict[str, list[Problem]] = {}
-    for one in problems:
-        if one.error is not None and "count" in one.error.values:
-            counted.setdefault(os.path.basename(one.source), []).append(one)  # noqa: PTH119
+    for problem in problems:
+        if problem.error is not None and "count" in problem.error.values:
+            counted.setdefault(os.path.basename(problem.source), []).append(problem)  # noqa: PTH119
         else:
-            yield one
+            yield problem
     for name, several in counted.items():
-        errors = [one.error for one in several if one.error is not None]
+        errors = [problem.error for problem in several if problem.error is not None]
         total = sum(count for error in errors if isinstance(count := error.values["count"], int))
-        folder = _common([one.source for one in several])
+        folder = _common([problem.source for problem in several])
         first = errors[0]
         values = first.values | {"count": total}
         merged = type(first)(first.message, hint=first.hint, **values)

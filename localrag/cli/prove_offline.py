@@ -140,8 +140,8 @@ def _print(proof: dict[str, Any]) -> None:
         say(line)
     for name in proof["unseen"]:
         say(tr("A process was started that was not watched: {name}", name=name))
-    for one in proof["attempts"]:
-        say(_attempt(one))
+    for attempt in proof["attempts"]:
+        say(_attempt(attempt))
     if proof["attempts"]:
         say(tr("{count} attempts to connect.", count=len(proof["attempts"])))
     elif proof["unseen"]:
@@ -155,8 +155,8 @@ def _print(proof: dict[str, Any]) -> None:
 def _local(connections: list[dict[str, Any]]) -> Iterator[str]:
     """A line for every server on this machine that was reached."""
     counts: Counter[tuple[str, bool]] = Counter()
-    for one in connections:
-        counts[one["address"], one["own"]] += one["count"]
+    for connection in connections:
+        counts[connection["address"], connection["own"]] += connection["count"]
     for (address, own), count in counts.items():
         yield tr(
             "On this machine: {count} connections to {address} ({what}).",
@@ -166,11 +166,11 @@ def _local(connections: list[dict[str, Any]]) -> Iterator[str]:
         )
 
 
-def _attempt(one: dict[str, str]) -> str:
-    if one["event"] == "kernel":
+def _attempt(attempt: dict[str, str]) -> str:
+    if attempt["event"] == "kernel":
         return tr(
             "{stage}: C code or a child process tried to connect. Processes started: {processes}.",
-            stage=one["stage"],
-            processes=one["origin"] or "-",
+            stage=attempt["stage"],
+            processes=attempt["origin"] or "-",
         )
-    return tr("{stage}: {caller} tried to reach {host}, from {origin}.", **one)
+    return tr("{stage}: {caller} tried to reach {host}, from {origin}.", **attempt)

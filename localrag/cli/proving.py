@@ -144,7 +144,7 @@ class AttemptCounter:
             socket.create_connection(NOWHERE, timeout=1)
         except NetworkBlockedError:
             self._blocked += 1
-        if [one.host for one in network.attempts()] != [NOWHERE[0]]:
+        if [attempt.host for attempt in network.attempts()] != [NOWHERE[0]]:
             raise RuntimeError("the guard did not stop a connection")
         packets = self._lost_packets()
         if not self.proof.isolation and packets == self._packets:
@@ -173,15 +173,17 @@ class AttemptCounter:
         """Put what was tried since the last time down to this stage."""
         blocked, passed = network.attempts(), network.let_through()
         new = passed - self._passed
-        outside = [one for one in new.elements() if not one.local]
+        outside = [connection for connection in new.elements() if not connection.local]
         theirs = self._from_children(set(blocked))
-        for one in (*blocked[self._blocked :], *outside, *theirs):
-            host = one.address if one.local else one.host
-            self.proof.attempts.append(Seen(stage, host, one.caller, one.event, one.origin))
+        for attempt in (*blocked[self._blocked :], *outside, *theirs):
+            host = attempt.address if attempt.local else attempt.host
+            self.proof.attempts.append(
+                Seen(stage, host, attempt.caller, attempt.event, attempt.origin)
+            )
         self.proof.loopback += [
-            Local(stage, one.address, one.caller, count, one.own)
-            for one, count in new.items()
-            if one.local
+            Local(stage, connection.address, connection.caller, count, connection.own)
+            for connection, count in new.items()
+            if connection.local
         ]
         packets = self._lost_packets()
         # What Python let through has come to the kernel as well.
@@ -209,14 +211,14 @@ class AttemptCounter:
                     answered.append(entry["command"])
                 else:
                     tried.append(network.Attempt(**entry))
-        new = [one for one in tried if one not in known | self._reported]
+        new = [connection for connection in tried if connection not in known | self._reported]
         self._reported.update(new)
         with suppress(psutil.Error):
             for child in psutil.Process().children(recursive=True):
                 # A virtual environment's python.exe on Windows only starts another one.
                 below = child.children(recursive=True) if sys.platform == "win32" else []
                 same = self._children.setdefault(child.pid, (child.name(), {child.pid}))[1]
-                same.update(one.pid for one in below)
+                same.update(process.pid for process in below)
         if self.proof.isolation:
             left = Counter(map(_key, answered))
             names = []
@@ -292,8 +294,8 @@ def _stages(
         samples = _samples(folder / "samples")
         rag = stack.enter_context(LocalRAG.open(folder / "library", settings=settings))
         report = rag.add([samples])
-        for one in report.failed:
-            raise one.error
+        for failure in report.failed:
+            raise failure.error
         # A proof without recognition in it would say nothing of it.
         for scan in samples.glob("scan.*"):
             text = rag.show(scan).document.text

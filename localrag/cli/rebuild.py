@@ -94,8 +94,8 @@ def _print(
                 "{documents} documents read again; {embedded} of their {chunks} passages changed "
                 "and were embedded.",
                 documents=len(report.read_again),
-                embedded=sum(one.embedded for one in report.read_again),
-                chunks=sum(one.chunks for one in report.read_again),
+                embedded=sum(document.embedded for document in report.read_again),
+                chunks=sum(document.chunks for document in report.read_again),
             )
         )
     if report.committed:
@@ -127,5 +127,5 @@ def _print(
     )
     note_list(
         tr("These could not be read again and stay as they are:"),
-        [spoken(one.error) for one in report.failed],
+        [spoken(failure.error) for failure in report.failed],
     )

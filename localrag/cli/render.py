@@ -58,11 +58,11 @@ def print_left_out(console: Console, left_out: Sequence[LeftOut]) -> None:
     """Before an answer: what of the documents it was written without."""
     from rich.text import Text
 
-    for each in left_out[:MOST_LEFT_OUT]:
+    for passage in left_out[:MOST_LEFT_OUT]:
         told = tr(
             "{where}, told the model what to answer; this was left out: “{text}”",
-            where=cited_as(each),
-            text=_excerpt(each.text),
+            where=cited_as(passage),
+            text=_excerpt(passage.text),
         )
         console.print(ListItem(Text(told, style="yellow")))
     if len(left_out) > MOST_LEFT_OUT:
@@ -143,10 +143,10 @@ def _print_not_found(console: Console, answer: Answer, found: NotFound) -> None:
     console.print(ListItem(Text(reason_text(found), style="yellow")))
     if found.suggestions:
         console.print(Text(tr("You could ask instead:")))
-    for one in found.suggestions:
-        line = Text(f"  {as_name(one.question)}", style="bold")
+    for suggestion in found.suggestions:
+        line = Text(f"  {as_name(suggestion.question)}", style="bold")
         console.print(
-            ListItem(line.append(tr("  ({text})", text=suggestion_text(one)), style="dim"))
+            ListItem(line.append(tr("  ({text})", text=suggestion_text(suggestion)), style="dim"))
         )
 
 
@@ -154,7 +154,7 @@ def _print_unsupported(console: Console, answer: Answer) -> None:
     """The sentences of an answer that its passages do not bear out, or that were not checked."""
     from rich.text import Text
 
-    ratings = {each.rating for each in answer.statements} - {None, "fully supported"}
+    ratings = {statement.rating for statement in answer.statements} - {None, "fully supported"}
     if answer.citations and not answer.grounded and ratings:
         warning = tr("No sentence of this answer is supported by the passages it cites.")
         console.print(Text(warning, style="yellow"))

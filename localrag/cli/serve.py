@@ -154,7 +154,7 @@ def serve(
     sign_on = sign_on_of(sign_on_header, sign_on_secret, over_socket=at is not None)
     settings = load_settings()
     places = [library, *map(location_of, folders)]
-    there = [reachable(one, settings) for one in places]
+    there = [reachable(place, settings) for place in places]
     users = click.get_current_context().with_resource(users_of(there))
     if sign_on is not None and (users is None or behind_proxy is None):
         raise UsageError(

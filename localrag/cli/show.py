@@ -47,7 +47,7 @@ def _pages(_: click.Context, __: click.Parameter, given: str | None) -> Ranges:
         re.fullmatch(r"\s*([0-9]{1,9})\s*(?:[-–—~]\s*([0-9]{1,9}))?\s*", part)
         for part in re.split("[,，、]", given)
     ]
-    ranges = tuple((int(one[1]), int(one[2] or one[1])) for one in found if one)
+    ranges = tuple((int(match[1]), int(match[2] or match[1])) for match in found if match)
     if len(ranges) < len(found) or any(first > last for first, last in ranges):
         raise UsageError(
             "--pages cannot be read: {given}.",
@@ -137,20 +137,20 @@ def _print(console: Console, reading: DocumentReading, pages: Sequence[tuple[Pag
         place = as_name(place_text(Place(start, document.unit, page.number, page.label)))
         head = Text(f"— {place}  " if place else "— ", style="bold cyan")
         head.append(how_text(page, document.unit), style="dim")
-        tables = sum(start <= one.start < start + len(page.text) for one in document.tables)
+        tables = sum(start <= table.start < start + len(page.text) for table in document.tables)
         if tables:
             head.append(tr(", ") + tr("tables: {count}", count=tables), style="dim")
         console.print()
         console.print(ListItem(head))
-        for one in page.notes:
-            style = "yellow" if one.problem else "dim"
-            text = tr("{text}.", text=note_text(one))
+        for page_note in page.notes:
+            style = "yellow" if page_note.problem else "dim"
+            text = tr("{text}.", text=note_text(page_note))
             if place:
-                text = tr("{place}: {text}.", place=place, text=note_text(one))
+                text = tr("{place}: {text}.", place=place, text=note_text(page_note))
             console.print(ListItem(Text(text, style=style)))
         end = start + len(page.text)
         here = chunks[bisect_left(begins, start) : bisect_left(begins, end)]
-        text = _marked(page.text, [(one.start - start, one.position + 1) for one in here])
+        text = _marked(page.text, [(line.start - start, line.position + 1) for line in here])
         for line in text.split("\n"):  # indented, so that none looks like a line of ours
             console.print(ListItem(Text(" " * INDENT + line)))
 

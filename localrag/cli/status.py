@@ -74,8 +74,8 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
                 },
                 "generation": found.generation,
                 "indexes": [
-                    picked(one, "name", "present", "behind", "where", "lacking")
-                    for one in found.derived
+                    picked(index, "name", "present", "behind", "where", "lacking")
+                    for index in found.derived
                 ],
                 **picked(found, "writer", "shared", "without_modes"),
                 "server": {"used": server is not None, "reason": why} if server or why else None,

@@ -99,8 +99,8 @@ def _list(library: Location, as_json: bool) -> None:
         emit_json(
             {
                 "users": [
-                    {"name": one.name, "since": one.since.isoformat(), "roles": dict(one.roles)}
-                    for one in found
+                    {"name": user.name, "since": user.since.isoformat(), "roles": dict(user.roles)}
+                    for user in found
                 ]
             }
         )
@@ -109,11 +109,11 @@ def _list(library: Location, as_json: bool) -> None:
     else:
         rows = [
             (
-                as_name(one.name),
-                ", ".join(f"{as_name(name)}: {role}" for name, role in one.roles.items()),
-                f"{one.since.astimezone():%Y-%m-%d}",
+                as_name(user.name),
+                ", ".join(f"{as_name(name)}: {role}" for name, role in user.roles.items()),
+                f"{user.since.astimezone():%Y-%m-%d}",
             )
-            for one in found
+            for user in found
         ]
         stdout_console().print(table((tr("User"), tr("Roles"), tr("Since")), rows))
 
@@ -260,12 +260,12 @@ def audit(
                 "days": days,
                 "list": [
                     {
-                        "at": one.at.isoformat(),
-                        "user": one.user,
-                        "what": one.what,
-                        "text": one.words,
+                        "at": entry.at.isoformat(),
+                        "user": entry.user,
+                        "what": entry.what,
+                        "text": entry.words,
                     }
-                    for one in asked
+                    for entry in asked
                 ],
             }
         )
@@ -273,12 +273,12 @@ def audit(
     actions = _actions()
     rows = [
         (
-            f"{one.at.astimezone():%Y-%m-%d %H:%M:%S}",
-            as_name(one.user),
-            actions.get(one.what) or as_name(one.what),
-            as_name(one.words or ""),
+            f"{entry.at.astimezone():%Y-%m-%d %H:%M:%S}",
+            as_name(entry.user),
+            actions.get(entry.what) or as_name(entry.what),
+            as_name(entry.words or ""),
         )
-        for one in asked
+        for entry in asked
     ]
     heads = tr("Time"), tr("User"), tr("Action"), tr("Text")
     if texts is None and keep is None:
@@ -293,7 +293,7 @@ def audit(
 
 def _expect_known(users: Users, name: str) -> None:
     """Raise UsageError for a name that no user has, nor had one in the log."""
-    if not users.asked(user=name, most=1) and all(one.name != name for one in users.all()):
+    if not users.asked(user=name, most=1) and all(user.name != name for user in users.all()):
         raise UsageError(
             "There is no user {name}.", hint="See who there is: localrag users.", name=name
         )

@@ -63,7 +63,7 @@ def explain(
     bounds = {name: getattr(kind, name, None) for name in ("gt", "ge", "le")}
     bounds = {name: bound for name, bound in bounds.items() if bound is not None}
     allowed = " ".join([type(kind).__name__, *bounds])
-    of_text = any(isinstance(one, inspect.StrType) for one in _options(kind))
+    of_text = any(isinstance(option, inspect.StrType) for option in _options(kind))
     if of_text and isinstance(kind, inspect.UnionType):
         allowed = "text or list"
     if allowed not in _ALLOWED:
@@ -84,10 +84,10 @@ def explain(
 def _at(path: list[str], table: Any, kind: inspect.Type | None) -> tuple[inspect.Type | None, Any]:
     """The type and the value at a path; the type is None where the settings know none."""
     for name in path:
-        structs = [one for one in _options(kind) if isinstance(one, inspect.StructType)]
+        structs = [option for option in _options(kind) if isinstance(option, inspect.StructType)]
         struct = _chosen(kind, table)
-        if any(one.tag_field == name for one in structs):
-            kind = inspect.LiteralType(tuple(str(one.tag) for one in structs))
+        if any(option.tag_field == name for option in structs):
+            kind = inspect.LiteralType(tuple(str(option.tag) for option in structs))
         else:
             fields = struct.fields if struct else ()
             kind = next((field.type for field in fields if field.encode_name == name), None)
@@ -101,12 +101,12 @@ def _options(kind: inspect.Type | None) -> tuple[inspect.Type | None, ...]:
 
 def _chosen(kind: inspect.Type | None, table: Any) -> inspect.StructType | None:
     """The struct that the table means, by its tag where there are several."""
-    for one in _options(kind):
-        if isinstance(one, inspect.StructType) and (
-            one.tag_field is None
-            or (isinstance(table, Mapping) and table.get(one.tag_field) == one.tag)
+    for option in _options(kind):
+        if isinstance(option, inspect.StructType) and (
+            option.tag_field is None
+            or (isinstance(table, Mapping) and table.get(option.tag_field) == option.tag)
         ):
-            return one
+            return option
     return None
 
 

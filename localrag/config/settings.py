@@ -552,8 +552,8 @@ def unset_in_file(key: str) -> Path:
 
     def unset(document: Any) -> None:
         now = _MOVED.get(key, key)
-        for each in (now, *(old for old, new in _MOVED.items() if new == now)):
-            *sections, last = each.split(".")
+        for moved in (now, *(old for old, new in _MOVED.items() if new == now)):
+            *sections, last = moved.split(".")
             part = document
             for section in sections:
                 part = part.get(section, {})

@@ -21,20 +21,20 @@ _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)\s*(?:\.|\Z)", re.IGNORECA
 def named(attached: Iterable[Attachment]) -> Iterator[tuple[str, Attachment]]:
     """Each with its name: equal ones, small and capital letters being one, get a number."""
     taken: dict[str, int] = {}
-    for one in attached:
-        name = safe_name(one.name)
+    for attachment in attached:
+        name = safe_name(attachment.name)
         while (count := taken.get(name.casefold(), 0)) > 0:
             taken[name.casefold()] = count + 1
             stem, suffix = _parted(name)
             name = f"{stem} ({count + 1}){suffix}"
         taken[name.casefold()] = 1
-        yield name, one
+        yield name, attachment
 
 
 def safe_name(name: str) -> str:
     """One component of a path: no way out of a folder, no device, nothing unseen, not too long."""
     pieces = re.split(r"[/\\]", squeeze(clean(name)))
-    last = next((one for one in map(_trimmed, reversed(pieces)) if one), _UNNAMED)
+    last = next((piece for piece in map(_trimmed, reversed(pieces)) if piece), _UNNAMED)
     stem, suffix = _parted(_NOT_IN_NAMES.sub("_", last))
     safe = _trimmed(stem[: _LONGEST - len(suffix)]) + suffix
     return f"_{safe}" if _DEVICE.match(safe) else safe

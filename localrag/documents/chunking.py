@@ -477,7 +477,7 @@ class _Source:
             row = self.row_at(unit.start) if unit is not None else None
             begins = unit is not None and row is not None and row.first and unit.start == row.start
             if first is not None and (row is None or begins):
-                if sum(each.tokens for each in units[first:number]) <= limit:
+                if sum(piece.tokens for piece in units[first:number]) <= limit:
                     found |= dict.fromkeys(range(first + 1, number), (first, number))
                 first = None
             if unit is not None and begins:
@@ -597,6 +597,6 @@ def _chunk_id(
 ) -> int:
     """Return 63 bits of SHA-256, so that ids are the same on every machine."""
     key = f"{document_id}\n{start}\n{end}\n{heading}"
-    for each in columns:
-        key += f"\n{each.start}\n{each.end}\n{CELL_BREAK.join(each.names)}"
+    for column in columns:
+        key += f"\n{column.start}\n{column.end}\n{CELL_BREAK.join(column.names)}"
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1

@@ -375,10 +375,10 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     `folder` is a real path; what has become a link since then is not followed.
     """
     with _listed(folder) as found:
-        shown = [each for each in found if not _PASSED_OVER.fullmatch(each.name)]
+        shown = [entry for entry in found if not _PASSED_OVER.fullmatch(entry.name)]
         for entry in shown:  # some file systems are asked for what it is: while the folder is open
             _mode(entry)
-    return sorted(shown, key=lambda each: os.path.normcase(each.name), reverse=True)
+    return sorted(shown, key=lambda entry: os.path.normcase(entry.name), reverse=True)
 
 
 @contextmanager
@@ -427,7 +427,7 @@ def _lies_below(real: str, roots: Collection[str]) -> bool:
     """Whether a place is reached by walking the roots, which passes over what is hidden."""
     below = (os.path.relpath(real, root) for root in roots if is_in(real, root))
     return any(
-        not any(part.startswith(".") and part != "." for part in Path(one).parts) for one in below
+        not any(part.startswith(".") and part != "." for part in Path(name).parts) for name in below
     )
 
 

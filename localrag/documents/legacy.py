@@ -120,7 +120,7 @@ def _installed(program: Path) -> Iterator[Path]:
     root = program.parent
     yield root
     for pattern in ("*/*", "*/*/*"):
-        yield from (each.resolve() for each in root.glob(pattern) if each.is_symlink())
+        yield from (link.resolve() for link in root.glob(pattern) if link.is_symlink())
 
 
 def _convert(program: Path, folder: Path, old: Path, new: Path, kind: str) -> int:

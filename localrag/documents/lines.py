@@ -235,7 +235,7 @@ def build(
     topmost level is taken, else the file's name without its suffix. Raises
     EmptyFileError if there is no line.
     """
-    all_pages = [one if isinstance(one, PageLines) else PageLines(one) for one in pages]
+    all_pages = [page if isinstance(page, PageLines) else PageLines(page) for page in pages]
     if not any(line.text for page in all_pages for line in page.lines):
         raise empty(file.source)
     texts: list[Page] = []

@@ -175,9 +175,9 @@ def _turn_of(
     order = sorted(range(len(crops)), key=lambda i: -lengths[i])
     sample = [i for i in order if tall[i] == sideways][:_SAMPLE]
     ahead = _recognise([crops[i] for i in sample])
-    if _mean((one.text, one.confidence) for one in ahead) < SURE:
+    if _mean((line.text, line.confidence) for line in ahead) < SURE:
         back = _recognise([np.rot90(crops[i], 2) for i in sample])
-        if sum(one.worth for one in back) > sum(one.worth for one in ahead):
+        if sum(line.worth for line in back) > sum(line.worth for line in ahead):
             return (90 if sideways else 180), {}
     return (270 if sideways else 0), dict(zip(sample, ahead, strict=True))
 

@@ -190,7 +190,7 @@ class Pictures:
 def stored(archive: ZipArchive, folder: str) -> list[str]:
     """The names of the pictures in a folder of an archive."""
     names = sorted(set(archive.names()))
-    return [one for one in names if one.startswith(folder) and one.lower().endswith(_SUFFIXES)]
+    return [name for name in names if name.startswith(folder) and name.lower().endswith(_SUFFIXES)]
 
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
@@ -239,7 +239,7 @@ def page_lines(reading: PictureReading, unit: float = 1.0) -> list[Line]:
     placed = blocks(reading, _BODY / max(1.0, median(sizes)), unit=unit)
     known = words(row.text for block in placed for row in block.rows)
     found = paragraphs(reading_order(placed), known)
-    return [Line(one.text, marks=place(one.text, one.pieces)) for one in found]
+    return [Line(segment.text, marks=place(segment.text, segment.pieces)) for segment in found]
 
 
 def blocks(
@@ -257,7 +257,7 @@ def blocks(
     columns = [stack for stack in _stacks(segments) if _is_running_text(stack)]
     in_column = {id(row) for stack in columns for row in stack}
     rows: list[TextRow] = []
-    for line in _visual_lines([one for one in segments if id(one) not in in_column]):
+    for line in _visual_lines([segment for segment in segments if id(segment) not in in_column]):
         rows += merge_segments(sorted(line, key=lambda row: row.x0))
     found = [Block(part) for stack in columns + _stacks(rows) for part in _parts(stack, upright)]
     found.sort(key=lambda block: block.y0)
@@ -353,7 +353,7 @@ def _visual_lines(rows: Sequence[TextRow]) -> list[list[TextRow]]:
     lines: list[list[TextRow]] = []
     for row in sorted(rows, key=lambda row: row.y0 + row.y1):
         for line in lines[-4:]:
-            y0, y1 = (median(each) for each in ([r.y0 for r in line], [r.y1 for r in line]))
+            y0, y1 = (median(bounds) for bounds in ([r.y0 for r in line], [r.y1 for r in line]))
             shared = min(y1, row.y1) - max(y0, row.y0)
             if shared > 0.5 * min(y1 - y0, row.y1 - row.y0) and not any(
                 min(r.x1, row.x1) - max(r.x0, row.x0) > 0.5 * row.size for r in line
@@ -373,7 +373,7 @@ def _near(line: Sequence[TextRow]) -> list[TextRow]:
             groups[-1].append(row)
         else:
             groups.append([row])
-    return [one for group in groups for one in merge_segments(group)]
+    return [segment for group in groups for segment in merge_segments(group)]
 
 
 def _stacks(rows: Sequence[TextRow]) -> list[list[TextRow]]:

@@ -126,7 +126,7 @@ class Layout:
         last: object = None
         for mark in self.marks:
             start, finish, *box, turn = mark
-            a0, b0, a1, b1 = (round(each * STEPS) for each in _in_line(box, turn))
+            a0, b0, a1, b1 = (round(edge * STEPS) for edge in _in_line(box, turn))
             if last != (turn, b0, b1):
                 last = turn, b0, b1
                 stored.lines.append(0)
@@ -205,14 +205,14 @@ def _fits(found: _Stored, length: int) -> bool:
 
 def _marks(found: _Stored, first: int, last: int) -> Iterator[Mark]:
     """The marks for `first:last`; of those before only numbers are looked at."""
-    each = zip(found.gaps, found.counts, found.lefts, found.widths, strict=True)
+    runs = zip(found.gaps, found.counts, found.lefts, found.widths, strict=True)
     held: tuple[int, int, int, int, int, int, int] | None = None
     end = along = bottom = 0
     for count, turn, top, height in zip(
         found.lines, found.turns, found.tops, found.heights, strict=True
     ):
         top, bottom = bottom + top, bottom + top + height
-        for gap, length, left, width in islice(each, count):
+        for gap, length, left, width in islice(runs, count):
             start = end + gap
             if held is not None and (start > first or start >= last):
                 yield _mark(*held)
@@ -261,9 +261,9 @@ def _blank(text: str) -> bool:
 def _part(mark: Mark, start: int, end: int) -> Box:
     """The rectangle of as much of a mark as lies in `start:end`."""
     left, top, right, bottom = _in_line(mark[2:6], mark.turn)
-    each = (right - left) / (mark.end - mark.start)
-    first = left + each * max(start - mark.start, 0)
-    last = right - each * max(mark.end - end, 0)
+    width = (right - left) / (mark.end - mark.start)
+    first = left + width * max(start - mark.start, 0)
+    last = right - width * max(mark.end - end, 0)
     return _on_page((first, top, last, bottom), mark.turn)
 
 

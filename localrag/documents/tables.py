@@ -35,12 +35,12 @@ def with_names(text: str, columns: Sequence[Columns]) -> str:
         return text
     parts: list[str] = []
     done = 0
-    for each in columns:
-        lines = text[each.start : each.end].split("\n")
-        rows = [line for line in lines if not _is_header(cells(line), each.names)]
-        named = (shown for row in rows or lines if (shown := _named(row, each.names)))
-        parts += text[done : each.start], "\n".join(named)
-        done = each.end
+    for column in columns:
+        lines = text[column.start : column.end].split("\n")
+        rows = [line for line in lines if not _is_header(cells(line), column.names)]
+        named = (shown for row in rows or lines if (shown := _named(row, column.names)))
+        parts += text[done : column.start], "\n".join(named)
+        done = column.end
     return "".join([*parts, text[done:]])
 
 
@@ -51,11 +51,11 @@ def shown_text(chunk: Chunk) -> str:
 
 def named_rows(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
     """Where the rows of named tables stand in a passage, and each as a model reads it."""
-    for each in chunk.columns:
-        start = each.start
-        for row in chunk.text[each.start : each.end].split("\n"):
+    for column in chunk.columns:
+        start = column.start
+        for row in chunk.text[column.start : column.end].split("\n"):
             if row.strip():
-                yield start, start + len(row), _named(row, each.names)
+                yield start, start + len(row), _named(row, column.names)
             start += len(row) + 1
 
 

@@ -153,8 +153,8 @@ class ParsingProcess:
         """
         made = legacy.modern(path, data)
         reply, document = self._asked(path, data if made is None else made, Document, page_done)
-        for one in reply.attached:
-            attach(one)
+        for attachment in reply.attached:
+            attach(attachment)
         id_ = document.id if made is None else hashlib.sha256(data).hexdigest()
         return replace(document, id=id_, source=str(path))
 
@@ -493,7 +493,7 @@ def _storable(value: Any) -> Any:
         case str():
             return _LONE_SURROGATE.sub("\ufffd", value)
         case list() | tuple():
-            return [_storable(each) for each in value]
+            return [_storable(element) for element in value]
         case dict():
-            return {_storable(name): _storable(each) for name, each in value.items()}
+            return {_storable(name): _storable(element) for name, element in value.items()}
     return value

@@ -95,7 +95,7 @@ def places(server: str) -> set[Place]:
     if port is None:
         raise ValueError(f"a server on this machine needs a scheme and a port, was: {server!r}")
     hosts = LOCALHOST if address(host) is None else (normalise(host),)
-    return {(each, port) for each in hosts}
+    return {(ip, port) for ip in hosts}
 
 
 def local_places(server: str) -> set[Place]:

@@ -171,7 +171,9 @@ def _wrong(reason: LibraryError) -> UsageError:
 
 
 def _socket_folder() -> str:
-    return next((one for one in _SOCKETS if Path(one, f".s.PGSQL.{PORT}").exists()), _SOCKETS[0])
+    return next(
+        (folder for folder in _SOCKETS if Path(folder, f".s.PGSQL.{PORT}").exists()), _SOCKETS[0]
+    )
 
 
 @contextmanager
@@ -212,9 +214,9 @@ def door(database: Database) -> Iterator[dict[str, str]]:
             options |= {"host": database.host, "sslmode": "disable"}
         else:
             addresses = _addresses(database)
-            for one in addresses:
-                family = socket.AF_INET6 if ":" in one else socket.AF_INET
-                _ask(family, (one, database.port))
+            for ip in addresses:
+                family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+                _ask(family, (ip, database.port))
             options |= {
                 "host": ",".join([database.host] * len(addresses)),
                 "hostaddr": ",".join(addresses),
@@ -255,8 +257,8 @@ def _addresses(database: Database) -> list[str]:
             host=database.host,
             reason=error.strerror or error,
         ) from error
-    addresses = dict.fromkeys(normalise(one[4][0]) for one in found)
-    outside = [one for one in addresses if not is_loopback(one)]
+    addresses = dict.fromkeys(normalise(entry[4][0]) for entry in found)
+    outside = [ip for ip in addresses if not is_loopback(ip)]
     if not outside:
         raise NetworkBlockedError(
             "The name {host} resolves to this machine but is not one of its names.",

@@ -136,12 +136,14 @@ def _folded(text: str, plain_of: Callable[[str], str]) -> tuple[str, list[int], 
 
 def _plain(cluster: str) -> str:
     plain = _invisible().sub("", unicodedata.normalize("NFKC", cluster))
-    digits = [unicodedata.decimal(each, None) for each in plain]
+    digits = [unicodedata.decimal(letter, None) for letter in plain]
     plain = "".join(
-        each if digit is None else str(digit) for each, digit in zip(plain, digits, strict=True)
+        letter if digit is None else str(digit) for letter, digit in zip(plain, digits, strict=True)
     )
     if plain[:1].isascii():  # its marks, which did not combine with it
-        return "".join(each for each in plain if unicodedata.category(each) not in ("Mn", "Me"))
+        return "".join(
+            letter for letter in plain if unicodedata.category(letter) not in ("Mn", "Me")
+        )
     return plain
 
 

@@ -39,13 +39,13 @@ def pin_names(resolved: Resolved) -> None:
     def getaddrinfo(host: Any, port: Any, *rest: Any, **named: Any) -> Any:
         if as_text(host).lower() == "localhost":
             here: list[Any] = []
-            for each in LOCALHOST:
+            for loopback in LOCALHOST:
                 with suppress(socket.gaierror):  # of the wrong family, or the machine lacks it
-                    here += resolve(each, port, *rest, **named)
+                    here += resolve(loopback, port, *rest, **named)
             return here or resolve(LOCALHOST[0], port, *rest, **named)
         found = resolve(host, port, *rest, **named)
         if host:
-            resolved(normalise(host), [normalise(one[4][0]) for one in found])
+            resolved(normalise(host), [normalise(entry[4][0]) for entry in found])
         return found
 
     getaddrinfo.pins = True  # type: ignore[attr-defined]
@@ -151,12 +151,19 @@ def listens_here(sock: Any, host: str, port: int | None) -> bool:
         family += root.children(recursive=True)
     for process in family:
         with suppress(psutil.Error):
-            for one in process.net_connections(kind):
+            for connection in process.net_connections(kind):
                 if kind == "unix":
-                    if one.laddr and ANY_UNIX_SOCKET + str(one.laddr).replace("\0", "@") == host:
+                    if (
+                        connection.laddr
+                        and ANY_UNIX_SOCKET + str(connection.laddr).replace("\0", "@") == host
+                    ):
                         return True
-                elif one.status == waiting and one.laddr and one.laddr.port == port:
-                    here = normalise(one.laddr.ip)
+                elif (
+                    connection.status == waiting
+                    and connection.laddr
+                    and connection.laddr.port == port
+                ):
+                    here = normalise(connection.laddr.ip)
                     if here == host or is_unspecified(here):
                         return True
     return False

@@ -186,7 +186,7 @@ def _references(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = _listed(value)
     listed = value if isinstance(value, list | tuple) else [value or ""]
-    return tuple(dict.fromkeys(text for one in listed if (text := str(one).strip())))
+    return tuple(dict.fromkeys(text for entry in listed if (text := str(entry).strip())))
 
 
 def _contexts(path: Path, number: int, value: Any) -> tuple[Context, ...]:

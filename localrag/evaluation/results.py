@@ -90,7 +90,7 @@ class Report:
 
 def summarise(metric: str, scored: Iterable[Scored]) -> Summary:
     """Mean and interval of a metric over the questions that have a score."""
-    scores = [one.scores[metric] for one in scored]
+    scores = [answer.scores[metric] for answer in scored]
     values = np.array([score.value for score in scores if score.value is not None])
     return Summary(
         name=metric,
@@ -111,12 +111,12 @@ def differences(runs: Sequence[EvaluatedRun]) -> list[Difference]:
     """
     found: list[Difference] = []
     comparisons = len(runs) * (len(runs) - 1) // 2
-    for place, one in enumerate(runs):
+    for place, run in enumerate(runs):
         for other in runs[place + 1 :]:
             for metric in METRICS:
                 pairs = [
                     (left, right)
-                    for first, second in zip(one.scored, other.scored, strict=True)
+                    for first, second in zip(run.scored, other.scored, strict=True)
                     if (left := first.value(metric)) is not None
                     and (right := second.value(metric)) is not None
                 ]
@@ -125,7 +125,7 @@ def differences(runs: Sequence[EvaluatedRun]) -> list[Difference]:
                 mean, low, high = paired_difference(
                     *zip(*pairs, strict=True), comparisons=comparisons
                 )
-                better, worse = one.name, other.name
+                better, worse = run.name, other.name
                 if mean < 0:
                     better, worse, mean, low, high = worse, better, -mean, -high, -low
                 found.append(Difference(metric, better, worse, mean, (low, high), len(pairs)))

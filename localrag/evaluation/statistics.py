@@ -96,7 +96,7 @@ def mean_interval(scores: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def paired_difference(
-    one: Sequence[float], other: Sequence[float], *, comparisons: int = 1
+    scores: Sequence[float], other: Sequence[float], *, comparisons: int = 1
 ) -> tuple[float, float, float]:
     """Mean of one - other over the same questions, and its 95% bootstrap interval.
 
@@ -105,7 +105,7 @@ def paired_difference(
 
     Raises ValueError for lists of different length or none at all.
     """
-    differences = np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)
+    differences = np.asarray(scores, dtype=np.float64) - np.asarray(other, dtype=np.float64)
     low, high = _resampled_means(differences, comparisons)
     return float(differences.mean()), low, high
 

@@ -96,19 +96,19 @@ class Evaluator:
             self._check_library(configurations)
         if (judge is not None or not complete) and self._tell is not events.unheard:
             self._estimate(samples, configurations, judge, wanted, reasons)
-        answered = [(each, self._answers(samples, each, its)) for each, its in configurations]
+        answered = [(setup, self._answers(samples, setup, its)) for setup, its in configurations]
 
         def scored(scorer: Scorer, workers: int = 1) -> tuple[EvaluatedRun, ...]:
             return tuple(
                 score_answers(
-                    each,
+                    setup,
                     samples,
                     responses,
                     scorer,
-                    self._progress("scores", each),
+                    self._progress("scores", setup),
                     workers=workers,
                 )
-                for each, responses in answered
+                for setup, responses in answered
             )
 
         if judge is None:
@@ -133,8 +133,8 @@ class Evaluator:
                 trust=trust,
                 runs=scored(Scorer(asking, embedder, wanted, withheld), calls_at_once(judge)),
                 own_work=tuple(
-                    each
-                    for each, settings in configurations
+                    setup
+                    for setup, settings in configurations
                     if written and model_fingerprint(settings) == model.fingerprint
                 ),
                 judge_seconds=model.seconds,
@@ -159,7 +159,7 @@ class Evaluator:
         """Questions about the documents, each as soon as it stands; see `judging.drafting`."""
         with self._pipeline(settings) as pipeline, self.open_judge(settings) as model:
             steps = TimeLeft(answerable + unanswerable, self._progress("drafts"))
-            for one in draft(
+            for sample in draft(
                 pipeline.passages(),
                 model,
                 Judge(model, model.chooser, reasons=False),
@@ -167,7 +167,7 @@ class Evaluator:
                 answerable=answerable,
                 unanswerable=unanswerable,
             ):
-                yield one
+                yield sample
                 steps.done()
 
     @contextmanager
@@ -237,7 +237,7 @@ class Evaluator:
             hint="Name the documents with --documents: each configuration gets a library of "
             "its own.",
         )
-        wanted, *others = {factory.chunking_fingerprint(each) for _, each in configurations}
+        wanted, *others = {factory.chunking_fingerprint(settings) for _, settings in configurations}
         if others:
             raise differ
         with self._engine(configurations[0][1]) as engine:

@@ -64,8 +64,8 @@ def measure_retrieval(
 
     def measured(name: str, retriever: Retriever) -> RetrievalRun:
         progress(name, 0, len(dataset.qrels))
-        each = partial(progress, name)
-        return run_retriever(name, retriever, dataset, passages.ids, queries, each)
+        step = partial(progress, name)
+        return run_retriever(name, retriever, dataset, passages.ids, queries, step)
 
     # What is loaded at the first use is no question's time.
     retrievers["default"].retrieve("warm-up 热身", 1)
@@ -81,8 +81,8 @@ def measure_retrieval(
             assert reranking is not None, "a run without a reranker has a name of its own"  # noqa: S101
             # Nor is a reranker's loading.
             question = dataset.queries[next(iter(dataset.qrels))]
-            one = [passages.scored(hit) for hit in retrievers["default"].retrieve(question, 1)]
-            for note in reranking.apply(question, one, 1)[1].notes:
+            closest = [passages.scored(hit) for hit in retrievers["default"].retrieve(question, 1)]
+            for note in reranking.apply(question, closest, 1)[1].notes:
                 tell(note)
             reranked = RerankedRetriever(retrievers["default"], reranking, passages.scored)
             runs.append(measured(f"default+{kind}", reranked))
@@ -179,7 +179,7 @@ def measure_approximation(
 
 def _recall(found: Sequence[list[int]], wanted: Sequence[list[int]], k: int) -> float:
     shares = [
-        len({*one[:k]} & {*all_of[:k]}) / len(all_of[:k])
-        for one, all_of in zip(found, wanted, strict=True)
+        len({*ids[:k]} & {*all_of[:k]}) / len(all_of[:k])
+        for ids, all_of in zip(found, wanted, strict=True)
     ]
     return float(np.mean(shares)) if shares else 1.0

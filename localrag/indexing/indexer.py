@@ -105,7 +105,7 @@ _Parsed = tuple[Document, list[Attachment], float]
 def _size(parsed: _Parsed) -> int:
     document, attached, _ = parsed
     text = sum(len(page.text) + len(page.layout) for page in document.pages)
-    return text + sum(len(one.data) for one in attached)
+    return text + sum(len(attachment.data) for attachment in attached)
 
 
 @dataclass(slots=True)
@@ -234,7 +234,7 @@ class Indexer:
                         new_file(place, lambda new: shutil.copyfileobj(stream, new, 1 << 20))
                     run.roots = self._roots([place])
                     self._take_all([str(place)], run)
-                if any(one.source == storable_path(place) for one in run.told[Failed]):
+                if any(failure.source == storable_path(place) for failure in run.told[Failed]):
                     # The file goes: there is nothing to try again.
                     library.set_unread((), forgotten=[storable_path(place)])
                 self._sync(run)
@@ -319,7 +319,7 @@ class Indexer:
         with self.library.one_state():
             held = [*filter(self.library.source, run.sources(Vanished))]
         gone = gone_from(paths, held)
-        return [one for one in gone if not (spare_empty and lay_in_empty(one))]
+        return [path for path in gone if not (spare_empty and lay_in_empty(path))]
 
     def _look_up(self, paths: Sequence[Path], run: Run) -> None:
         """What the library holds at and below some paths; all of it where these are many."""
@@ -334,12 +334,12 @@ class Indexer:
             met: deque[_ReadFile | Unchanged] = deque()
             waiting = 0
             for name in files:
-                one = self._meet(name, run, ahead)
-                if not met and isinstance(one, Unchanged):
-                    run.tell(one)
+                state_seen = self._meet(name, run, ahead)
+                if not met and isinstance(state_seen, Unchanged):
+                    run.tell(state_seen)
                     continue
-                met.append(one)
-                waiting += _size_of(one)
+                met.append(state_seen)
+                waiting += _size_of(state_seen)
                 while len(met) > WINDOW or waiting > WINDOW_BYTES:
                     waiting -= _size_of(met[0])
                     self._take(met.popleft(), run)
@@ -409,7 +409,9 @@ class Indexer:
         """Where what is named really lies, so far as that may be opened."""
         real = (os.path.realpath(path) for path in paths)
         below = self.below
-        return [one for one in real if below is None or any(is_in(one, each) for each in below)]
+        return [
+            path for path in real if below is None or any(is_in(path, folder) for folder in below)
+        ]
 
     def _is_here(self, digest: str, run: Run) -> bool:
         """Whether a document is in the library, or on its way into it."""
@@ -529,24 +531,26 @@ class Indexer:
         depth: int,
     ) -> None:
         """Hold each file inside a file as if it lay in a folder of that name."""
-        held = [one for one in attached if depth < DEEPEST and room.admit(one)]
+        held = [attachment for attachment in attached if depth < DEEPEST and room.admit(attachment)]
         if len(held) < len(attached):
             run.skipped.append(too_many(path, len(attached) - len(held)))
-        inside = {os.sep + name: one for name, one in named(held)}
+        inside = {os.sep + name: attachment for name, attachment in named(held)}
         for record in run.inside(state.path):
             name = record.state.path[len(state.path) :]
             if os.sep + name[1:].partition(os.sep)[0] not in inside:
                 run.gone.append(record.state.path)
-        for name, one in inside.items():
+        for name, attachment in inside.items():
             place = Path(f"{path}{name}")
-            if not format_of(place) and (error := refusal(place, one.data[:SAMPLE], len(one.data))):
+            if not format_of(place) and (
+                error := refusal(place, attachment.data[:SAMPLE], len(attachment.data))
+            ):
                 run.skipped.append(error)
                 continue
             run.tell(FilesFound(1))
-            child = inside_of(state, name, len(one.data))
+            child = inside_of(state, name, len(attachment.data))
             try:
-                digest = hashlib.sha256(one.data).hexdigest()
-                self._hold(_ReadFile(place, child, one.data, digest), run, room, depth + 1)
+                digest = hashlib.sha256(attachment.data).hexdigest()
+                self._hold(_ReadFile(place, child, attachment.data, digest), run, room, depth + 1)
             except ParsingError as failed:
                 run.fail(unread.failed(child, failed))
 
@@ -558,20 +562,23 @@ class Indexer:
             return
         run.pending.clear()
         with run.timed("embed"):
-            vectors = self._passages.embed([one.chunks for one in pending], run)
-        replaced = [one.states[0].path in run.known for one in pending]
+            vectors = self._passages.embed([document.chunks for document in pending], run)
+        replaced = [document.states[0].path in run.known for document in pending]
         with run.timed("store"), run.hold():
             # One transaction for the batch: each commit waits for the disk.
-            new = [replace(one, vectors=rows) for one, rows in zip(pending, vectors, strict=True)]
+            new = [
+                replace(document, vectors=rows)
+                for document, rows in zip(pending, vectors, strict=True)
+            ]
             library.add(new, run.gone)
             if run.touched:
                 library.set_sources(run.touched)
                 run.touched.clear()
-        for one, again in zip(pending, replaced, strict=True):
-            first, *others = one.states
-            run.tell(Committed(first.path, one.document.id, len(one.chunks), again))
+        for document, again in zip(pending, replaced, strict=True):
+            first, *others = document.states
+            run.tell(Committed(first.path, document.document.id, len(document.chunks), again))
             for state in others:
-                run.tell(Linked(state.path, one.document.id))
+                run.tell(Linked(state.path, document.document.id))
         for source in run.gone:
             run.tell(Removed(source))
         run.gone.clear()

@@ -26,12 +26,12 @@ class NestedFileBudget:
     files: int = MOST_ATTACHED
     bytes: int = SIZE_LIMIT
 
-    def admit(self, one: Attachment) -> bool:
+    def admit(self, attachment: Attachment) -> bool:
         """Whether it is within the bounds; then it counts."""
-        if not self.files or len(one.data) > self.bytes:
+        if not self.files or len(attachment.data) > self.bytes:
             return False
         self.files -= 1
-        self.bytes -= len(one.data)
+        self.bytes -= len(attachment.data)
         return True
 
 

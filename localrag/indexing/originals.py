@@ -20,7 +20,7 @@ def existing(library: Library, path: Path) -> Path:
     """
     if is_elsewhere(path):
         return path
-    found = (one for one in (path, *path.parents) if _is_there(library, str(one)))
+    found = (folder for folder in (path, *path.parents) if _is_there(library, str(folder)))
     return next(found, path)
 
 
@@ -54,10 +54,12 @@ def original(
         files = [Attachment(there.name, whole)]
         for _ in path.relative_to(there).parts:
             inside: list[Attachment] = []
-            for one in filter(lambda each: attaches(each.name), files):
-                parse(there.with_name(one.name), one.data, attach=inside.append)
+            for file in filter(lambda file_name: attaches(file_name.name), files):
+                parse(there.with_name(file.name), file.data, attach=inside.append)
             files = inside
     except (OSError, ParsingError):  # nothing there that can be read
         return None
-    data = (one.data for one in files)
-    return next((one for one in data if hashlib.sha256(one).hexdigest() == document_id), None)
+    data = (file.data for file in files)
+    return next(
+        (content for content in data if hashlib.sha256(content).hexdigest() == document_id), None
+    )

@@ -45,17 +45,17 @@ def origins(path: Path) -> tuple[str, ...]:
     found = {real}
     todo = [start] if real != start else []
     while todo and len(found) < _LINKS:
-        one = Path(todo.pop())
-        for place in (one, *one.parents):
+        current = Path(todo.pop())
+        for place in (current, *current.parents):
             try:
                 target = os.readlink(place)  # noqa: PTH115 - as it is written
             except (OSError, ValueError):
                 continue  # no link
-            led = os.path.abspath(place.parent / target / one.relative_to(place))  # noqa: PTH100
+            led = os.path.abspath(place.parent / target / current.relative_to(place))  # noqa: PTH100
             if led not in found:
                 found.add(led)
                 todo.append(led)
-    return tuple(sorted(storable_path(Path(one)) for one in found))
+    return tuple(sorted(storable_path(Path(name)) for name in found))
 
 
 class Origins:
@@ -89,7 +89,7 @@ def lay_in_empty(source: str) -> bool:
 
     That is what a drive leaves behind which is not mounted.
     """
-    folder = next((one for one in Path(source).parents if os.path.isdir(one)), None)  # noqa: PTH112
+    folder = next((parent for parent in Path(source).parents if os.path.isdir(parent)), None)  # noqa: PTH112
     return folder is not None and not holds_something(folder)
 
 

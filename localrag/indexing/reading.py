@@ -110,8 +110,12 @@ def find(library: Library, source: str) -> SourceRecord | None:
     if named or os.path.lexists(path):
         return named
     end = PurePath(source).parts
-    found = [one for one in library.sources() if PurePath(one.state.path).parts[-len(end) :] == end]
-    if len({one.document_id for one in found}) > 1:
+    found = [
+        record
+        for record in library.sources()
+        if PurePath(record.state.path).parts[-len(end) :] == end
+    ]
+    if len({record.document_id for record in found}) > 1:
         raise UsageError(
             "{count} files of the library end in {source}, such as {one} and {other}.",
             hint="Give more of the path.",
@@ -140,7 +144,8 @@ def read_part(
     start = at - (at - page.start) % PART
     end = min(start + PART, page.end)
     known = next(
-        (one for one in library.readings([document_id]) if one.number == page.number), None
+        (reading for reading in library.readings([document_id]) if reading.number == page.number),
+        None,
     )
     how = known or PageReading(document_id, page.number)
     behind = end if end < page.end else page.end + len(PAGE_BREAK)

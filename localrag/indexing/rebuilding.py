@@ -92,13 +92,13 @@ class Rebuilding:
         pending = list(self.run.pending.values())
         self.run.pending.clear()
         vectors: list[dict[str, NDArray[np.float32]]] = []
-        for one in pending:
-            by_id = self.library.document_vectors(one.document.id)
-            chunks = self.library.document_chunks(one.document.id)
-            vectors.append({passage_text(each): by_id[each.id] for each in chunks})
+        for document in pending:
+            by_id = self.library.document_vectors(document.document.id)
+            chunks = self.library.document_chunks(document.document.id)
+            vectors.append({passage_text(chunk): by_id[chunk.id] for chunk in chunks})
         changed = [
-            [each for each in one.chunks if passage_text(each) not in known]
-            for one, known in zip(pending, vectors, strict=True)
+            [document for document in chunk.chunks if passage_text(document) not in known]
+            for chunk, known in zip(pending, vectors, strict=True)
         ]
         with self.run.timed("embed"):
             embedded = self.passages.embed(changed, self.run)
@@ -107,17 +107,19 @@ class Rebuilding:
         with self.run.timed("store"):
             self.library.replace(
                 replace(
-                    one,
+                    document,
                     vectors=np.array(
-                        [known[passage_text(each)] for each in one.chunks], dtype=np.float32
+                        [known[passage_text(chunk)] for chunk in document.chunks], dtype=np.float32
                     ).reshape(-1, self.passages.embedding.dimension),
                 )
-                for one, known in zip(pending, vectors, strict=True)
+                for document, known in zip(pending, vectors, strict=True)
             )
-        for one, chunks in zip(pending, changed, strict=True):
-            count = len(one.chunks)
+        for document, chunks in zip(pending, changed, strict=True):
+            count = len(document.chunks)
             self.run.tell(Embedded(count - len(chunks)))
-            self.run.tell(ReadAgain(one.document.source, one.document.id, count, len(chunks)))
+            self.run.tell(
+                ReadAgain(document.document.source, document.document.id, count, len(chunks))
+            )
 
     def _stage(self, batch: list[tuple[Document, list[Chunk]]]) -> None:
         with self.run.timed("embed"):

@@ -111,7 +111,7 @@ class Run:
 
     def waiting(self) -> int:
         """Chunks that wait for their vectors."""
-        return sum(len(one.chunks) for one in self.pending.values())
+        return sum(len(document.chunks) for document in self.pending.values())
 
     def sources(self, kind: type[Unchanged | Vanished | Removed | Kept]) -> tuple[str, ...]:
         """The paths of one outcome."""

@@ -137,14 +137,14 @@ def failed(state: FileState, error: ParsingError) -> UnreadFile:
     return UnreadFile(state, error, 0 if again else READER)
 
 
-def _is_same(one: UnreadFile | None, other: UnreadFile) -> bool:
+def _is_same(earlier: UnreadFile | None, other: UnreadFile) -> bool:
     """Whether two attempts came to the same, so that the later need not be kept."""
-    if one is None:
+    if earlier is None:
         return False
-    same = (one.state.size, one.state.mtime_ns) == (other.state.size, other.state.mtime_ns)
-    tried = other.reader == 0 or one.state.checked_ns == other.state.checked_ns
-    told = type(one.error) is type(other.error) and str(one.error) == str(other.error)
-    return same and tried and told and one.reader == other.reader
+    same = (earlier.state.size, earlier.state.mtime_ns) == (other.state.size, other.state.mtime_ns)
+    tried = other.reader == 0 or earlier.state.checked_ns == other.state.checked_ns
+    told = type(earlier.error) is type(other.error) and str(earlier.error) == str(other.error)
+    return same and tried and told and earlier.reader == other.reader
 
 
 def _is_gone(file: UnreadFile) -> bool:

@@ -106,7 +106,7 @@ def view_span(library: Library, document_id: str, start: int, end: int) -> PageV
     about, page = library.document_record(document_id), library.page(document_id, offset=start)
     if about is None or page is None:
         return None
-    start, end = (max(page.start, min(each, page.end)) for each in (start, end))
+    start, end = (max(page.start, min(bound, page.end)) for bound in (start, end))
     begin, behind = max(page.start, start - AROUND), min(page.end, max(start, end) + AROUND)
     spans = ((start - begin, end - begin),) if start < end else ()
     text = library.text(document_id, begin, behind)
@@ -119,17 +119,17 @@ def with_image(
     """The view with its image, `width` pixels wide, where its file still is what was read."""
     paths = [path for path in view.paths if is_drawn(path)]
     found = ((path, original(library, path, view.document_id, drawing)) for path in paths)
-    path, data = next((each for each in found if each[1] is not None), ("", None))
+    path, data = next((file for file in found if file[1] is not None), ("", None))
     if data is None:  # `_view` may have gone by its size and time
         return replace(view, state="changed" if paths and view.state == "same" else view.state)
     start, number = view.start, view.place.number
     stands = [
-        one
+        line
         for a, b in view.spans
-        for one in library.rectangles(view.document_id, start + a, start + b)
-        if one.rectangles
+        for line in library.rectangles(view.document_id, start + a, start + b)
+        if line.rectangles
     ]
-    boxes = [box for one in stands for box in one.rectangles]
+    boxes = [box for line in stands for box in line.rectangles]
     size = (stands[0].width, stands[0].height) if stands else (0.0, 0.0)
     try:
         drawn = drawing.draw(Path(path), data, number, width=width, boxes=boxes, size=size)
@@ -158,7 +158,7 @@ def occurrences(text: str, words: str) -> tuple[Span, ...]:
             pattern += re.escape(character)
             last = character
     pattern += rf"(?!{_LETTER})" if re.match(_LETTER, last) else ""
-    found = tuple(each.span() for each in pattern_of_words(pattern).finditer(text))
+    found = tuple(match.span() for match in pattern_of_words(pattern).finditer(text))
     if len(found) > MOST_SPANS:
         raise UsageError(
             "These words stand {count} times on the page: {words}.",

@@ -81,11 +81,11 @@ def _compare(home: Home, indexes: Indexes, seal: Seal, inspection: Inspection) -
         inspection.findings += catalogue_findings(snapshot)
         snapshot.embedding()
         inspection.counts = snapshot.counts()
-        for one in opened:
+        for index in opened:
             # Of a database each node makes its own, once it is asked something.
-            there = home.is_folder or one.index.stamp != NEVER
-            if one.index.persistent and there:
-                inspection.findings += one.findings(snapshot, sound=inspection.ok)
+            there = home.is_folder or index.index.stamp != NEVER
+            if index.index.persistent and there:
+                inspection.findings += index.findings(snapshot, sound=inspection.ok)
 
 
 class _OpenedIndex(Generic[Query]):

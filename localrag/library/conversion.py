@@ -135,7 +135,7 @@ def _converted(
                     Uploads(copy).put(upload)
         tell("checking")
         with other.read() as written:
-            wrong = [one for one in catalogue_findings(written) if one.code != FOREIGN]
+            wrong = [finding for finding in catalogue_findings(written) if finding.code != FOREIGN]
             if wrong or written.counts() != counts:
                 raise LibraryError(
                     "The copy of the library {directory} differs from the original, which was "

@@ -242,8 +242,8 @@ class Library:
         removals = None
         with acting_as_server(), suppress(LibraryError):  # a database that is away, say
             removals = self.removals()
-        for one in self._derived:
-            one.forget()
+        for index in self._derived:
+            index.forget()
         self._catalogue.close()
         self._follow_removals(removals)
 
@@ -340,7 +340,7 @@ class Library:
                 generation=stamp[1],
                 schema=snapshot.schema(),
                 size_on_disk=folder_size(self.directory) + self._catalogue.size(),
-                derived=tuple(one.status(stamp) for one in self._derived),
+                derived=tuple(index.status(stamp) for index in self._derived),
                 writer=str(holder) if holder else "",
                 shared=self._places.shared,
                 without_modes=without_modes(self.directory),
@@ -419,7 +419,7 @@ class Library:
         False where one of these is not; of its file nothing is said then.
         """
         with self.writing(), self._catalogue.write() as transaction:
-            said = [transaction.set_source(state, one) for state, one in held]
+            said = [transaction.set_source(state, document) for state, document in held]
         return all(said)
 
     def set_unread(self, files: Iterable[UnreadFile], *, forgotten: Iterable[str] = ()) -> None:
@@ -559,8 +559,8 @@ class Library:
         """Bring both indexes up to the catalogue, on disk or in its database."""
         with self.writing():
             self.vectors.build()
-            for one in self._derived:
-                one.current(keep=True)
+            for index in self._derived:
+                index.current(keep=True)
 
     def take_over(self, origin: Library) -> Counts:
         """Copy all that another library holds into this one, which must hold nothing.
@@ -647,10 +647,10 @@ class Library:
                     self.uploads.sweep(self.sources)
         with acting_as_server(), self._catalogue.read() as snapshot:
             stamp, removed = snapshot.stamp(), snapshot.removals().generation
-            legs = [one.status(stamp) for one in self._derived if one.persistent]
-        if not any(one.present for one in legs) and not states(self.directory):
+            legs = [index.status(stamp) for index in self._derived if index.persistent]
+        if not any(leg.present for leg in legs) and not states(self.directory):
             return
-        if all(one.present and stamp[1] - one.behind >= removed for one in legs):
+        if all(leg.present and stamp[1] - leg.behind >= removed for leg in legs):
             return
         with self._places.library.if_free() as mine:
             if mine:
@@ -676,12 +676,12 @@ class Library:
             with in_our_words(self.directory):
                 self._erase_indexes()
             self.vectors.drop()
-            for one in self._derived:
-                one.forget()
+            for index in self._derived:
+                index.forget()
             self.purge()
 
     def _erase_indexes(self, but: Stamp | None = None) -> bool:
-        gone = [one.erase(but) for one in self._derived]
+        gone = [index.erase(but) for index in self._derived]
         return all(gone)
 
     # Cutting and embedding everything anew: the old answers stand until `finish_rebuild`
@@ -729,9 +729,13 @@ class Library:
             )
 
 
-def _named(one: EmbeddingIdentity, other: EmbeddingIdentity) -> str:
+def _named(identity: EmbeddingIdentity, other: EmbeddingIdentity) -> str:
     """The model's name, with its fingerprint where the names alone would not differ."""
-    return one.name if one.name != other.name else f"{one.name} [{one.fingerprint[:12]}]"
+    return (
+        identity.name
+        if identity.name != other.name
+        else f"{identity.name} [{identity.fingerprint[:12]}]"
+    )
 
 
 def _not_here(name: str) -> UsageError:

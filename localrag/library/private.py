@@ -37,12 +37,12 @@ class PrivateSources:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        given = [os.path.expanduser(one.strip()) for one in patterns if one.strip()]  # noqa: PTH111
-        given = list(dict.fromkeys(one for pattern in given for one in _expanded(pattern)))
+        given = [os.path.expanduser(pattern.strip()) for pattern in patterns if pattern.strip()]  # noqa: PTH111
+        given = list(dict.fromkeys(path for pattern in given for path in _expanded(pattern)))
         found = [form for pattern in given for form in _forms(pattern)]
         for pattern in patterns:
-            for one in _expanded(pattern.strip()):
-                found += _of_any_home(one)
+            for path in _expanded(pattern.strip()):
+                found += _of_any_home(path)
         self._matches = re.compile("|".join(found)).match if found else None
         # Another name of the same folder, by a mount, say, is known by what the system says of it.
         self._folders = [pattern for pattern in given if _leads(pattern)]
@@ -61,14 +61,14 @@ class PrivateSources:
     def names(self, library: Library) -> frozenset[str]:
         """Paths and bare file names under which a library holds private documents."""
         private = self.documents(library)
-        paths = [one.state.path for one in library.sources() if one.document_id in private]
+        paths = [source.state.path for source in library.sources() if source.document_id in private]
         return frozenset([*paths, *(re.split(r"[/\\]", path)[-1] for path in paths)])
 
     def unknown(self, library: Library) -> int:
         """How many documents count as private because nobody knows where they lay."""
         if self._matches is None:
             return 0
-        return len({one.document_id for one in library.sources() if _nowhere(one)})
+        return len({source.document_id for source in library.sources() if _nowhere(source)})
 
     def _sources(self, library: Library) -> Iterator[SourceRecord]:
         if self._matches is None:
@@ -93,15 +93,15 @@ class PrivateSources:
         real = os.path.realpath(path)
         if real != path and self._named(real):
             return True
-        for one in (real, *map(str, PurePath(real).parents)):
-            if one not in seen:
-                seen[one] = _identity(one) in private
-            if seen[one]:
+        for ancestor in (real, *map(str, PurePath(real).parents)):
+            if ancestor not in seen:
+                seen[ancestor] = _identity(ancestor) in private
+            if seen[ancestor]:
                 return True
         return False
 
     def _identities(self) -> set[_Identity]:
-        return {found for one in self._folders if (found := _identity(one)) is not None}
+        return {found for folder in self._folders if (found := _identity(folder)) is not None}
 
 
 def _nowhere(record: SourceRecord) -> bool:
@@ -151,12 +151,12 @@ def _expanded(pattern: str) -> set[str]:
     while left:
         if len(every) > _MOST_FORMS:
             return {"*"}  # in doubt, everything
-        one = left.pop()
+        form = left.pop()
         found = {
-            f"{one[: folders.start()]}{one[folders.end() :]}" for folders in _ANY.finditer(one)
+            f"{form[: folders.start()]}{form[folders.end() :]}" for folders in _ANY.finditer(form)
         }
-        if braces := _BRACES.search(one):
-            before, after = one[: braces.start()], one[braces.end() :]
+        if braces := _BRACES.search(form):
+            before, after = form[: braces.start()], form[braces.end() :]
             found |= {f"{before}{inner}{after}" for inner in braces.group(1).split(",")}
         left += found - every
         every |= found

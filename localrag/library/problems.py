@@ -15,8 +15,8 @@ def problems(snapshot: Snapshot, among: Collection[str] | None = None) -> list[P
     Files that were not read are no documents: they are named where all are asked for.
     """
     known = snapshot.readings(among)
-    readings = [one for one in known if any(note.problem for note in one.notes)]
-    documents = {one.document_id for one in readings}
+    readings = [reading for reading in known if any(note.problem for note in reading.notes)]
+    documents = {reading.document_id for reading in readings}
     units = snapshot.units(documents)
     sources = snapshot.sources_of(documents)
     grouped: dict[tuple[object, ...], list[tuple[int, PageNote]]] = {}
@@ -32,21 +32,21 @@ def problems(snapshot: Snapshot, among: Collection[str] | None = None) -> list[P
             Problem(sources.get(name, name), pages, _merged([n for _, n in noted]), None, name)
         )
     if among is None:
-        found += (Problem(one.state.path, error=one.error) for one in snapshot.unread())
-    return sorted(found, key=lambda one: (one.source, one.pages))
+        found += (Problem(file.state.path, error=file.error) for file in snapshot.unread())
+    return sorted(found, key=lambda problem: (problem.source, problem.pages))
 
 
 def _notes(readings: list[PageReading]) -> Iterator[tuple[str, int, PageNote]]:
-    for one in readings:
-        for note in one.notes:
+    for reading in readings:
+        for note in reading.notes:
             if note.problem:
-                yield one.document_id, one.number, note
+                yield reading.document_id, reading.number, note
 
 
 def _alike(note: PageNote) -> tuple[object, ...]:
     """What two notes share that can be told in one sentence: all but their numbers."""
     words = ((name, value) for name, value in note.values.items() if _is_word(value))
-    return note.kind, *sorted(words, key=lambda one: one[0])
+    return note.kind, *sorted(words, key=lambda word: word[0])
 
 
 def _is_word(value: Plain) -> bool:
@@ -59,9 +59,9 @@ def _merged(notes: list[PageNote]) -> PageNote:
     for name, value in values.items():
         if not _is_word(value):
             numbers = [
-                each
+                number
                 for note in notes
-                if isinstance(each := note.values.get(name, value), int | float)
+                if isinstance(number := note.values.get(name, value), int | float)
             ]
             values[name] = sum(numbers) if name == "count" else min(numbers)
     return PageNote(notes[0].kind, values)

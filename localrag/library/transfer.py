@@ -218,7 +218,7 @@ def _snapshot(
             transaction.forget_removals()
             transaction.count_chunks()
             # What failed to be read tells of files that are in no library.
-            transaction.forget_unread([one.state.path for one in transaction.unread()])
+            transaction.forget_unread([file.state.path for file in transaction.unread()])
             for setting in (PURGE_DUE, HISTORY):
                 transaction.forget_meta(setting)
             forget_conversations(transaction.sql)  # they are of who asked, not of the library
@@ -453,7 +453,9 @@ def _fill(
             if source.needs_migration():
                 source.migrate()
             with source.read() as snapshot:
-                wrong = [one for one in catalogue_findings(snapshot) if one.code != FOREIGN]
+                wrong = [
+                    finding for finding in catalogue_findings(snapshot) if finding.code != FOREIGN
+                ]
         if wrong:
             raise _damaged(packed.filename, describe(wrong[0]).rstrip(".。"))
         with source.read() as snapshot:
@@ -551,7 +553,7 @@ def _uploads_of(
             except AlteredError as error:
                 raise LibraryDamagedError("a file in it was altered") from error
         digest = hashlib.sha256(data).hexdigest()
-        source = next((one for one in known[name] if one.document_id == digest), None)
+        source = next((source for source in known[name] if source.document_id == digest), None)
         if source is None:
             raise LibraryDamagedError("a file in it is not the one that its document was read from")
         (own_name,) = uploaded([source.state.path])
@@ -582,7 +584,9 @@ def _vault_of_archive(packed: zipfile.ZipFile, unlock: Unlock | None) -> Vault |
 
 def _need_space(directory: Path, needed: int) -> None:
     there = next(
-        one for one in (directory.absolute(), *directory.absolute().parents) if one.exists()
+        folder
+        for folder in (directory.absolute(), *directory.absolute().parents)
+        if folder.exists()
     )
     free = shutil.disk_usage(there).free
     if free < needed:

@@ -54,12 +54,16 @@ class Rendering:
     @property
     def rated(self) -> list[tuple[str, Statement]]:
         """The statements that were checked, as they are written."""
-        return [(self.text[s:e], each) for s, e, each in self.sentences if each.rating is not None]
+        return [
+            (self.text[s:e], sentence)
+            for s, e, sentence in self.sentences
+            if sentence.rating is not None
+        ]
 
     @property
     def unchecked(self) -> list[str]:
         """The statements that assert something and were not."""
-        return [self.text[s:e] for s, e, each in self.sentences if is_unchecked(each)]
+        return [self.text[s:e] for s, e, sentence in self.sentences if is_unchecked(sentence)]
 
 
 def rendered(answer: Answer) -> Rendering:
@@ -74,7 +78,7 @@ def rendered(answer: Answer) -> Rendering:
                 place = listed.get((cited.marker, cited.quote))
                 markers.append(Marker(done, done + len(run), place))
             done += len(run)
-    sentences = tuple(Sentence(*each) for each in answer.extents())
+    sentences = tuple(Sentence(*extent) for extent in answer.extents())
     return Rendering(answer.text, tuple(markers), sentences)
 
 
@@ -89,7 +93,7 @@ def inert_rendering(shown: Rendering) -> Rendering:
         changed(shown.text, changes),
         # A bracket that would begin a link is changed behind its marker.
         tuple(Marker(at(start), at(end - 1) + 1, number) for start, end, number in shown.markers),
-        tuple(Sentence(at(start), at(end), each) for start, end, each in shown.sentences),
+        tuple(Sentence(at(start), at(end), sentence) for start, end, sentence in shown.sentences),
         words(shown.text, changes),
     )
 
@@ -108,7 +112,8 @@ class Numbering:
     def numbered(self, statement: Statement) -> Statement:
         """A statement, or what is new of it, whose markers are numbered."""
         cited = (
-            replace(each, citation=self._citation(each.citation)) for each in statement.citations
+            replace(citation, citation=self._citation(citation.citation))
+            for citation in statement.citations
         )
         return replace(statement, citations=tuple(cited))
 
@@ -171,11 +176,14 @@ def doubtful(answer: Answer) -> Iterator[tuple[str, str]]:
 
     What was not checked only where the answer cites passages.
     """
-    for each in answer.statements:
-        if each.rating is not None and each.rating != "fully supported":
-            yield each.text.strip(), f"{_MARKS[each.rating]} {rating_text(each.rating)}"
-        elif answer.citations and is_unchecked(each):
-            yield each.text.strip(), f"{_NOT_CHECKED} {tr('not checked')}"
+    for statement in answer.statements:
+        if statement.rating is not None and statement.rating != "fully supported":
+            yield (
+                statement.text.strip(),
+                f"{_MARKS[statement.rating]} {rating_text(statement.rating)}",
+            )
+        elif answer.citations and is_unchecked(statement):
+            yield statement.text.strip(), f"{_NOT_CHECKED} {tr('not checked')}"
 
 
 def sentences(answer: Answer) -> list[dict[str, Any]]:

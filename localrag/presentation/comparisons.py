@@ -104,7 +104,7 @@ def of_modes(comparison: Comparison[Verdict]) -> Shown:
             "judge": comparison.judge,
             "asked": comparison.asked,
             "done": len(comparison.questions),
-            "questions": [_question(one) for one in comparison.questions],
+            "questions": [_question(question) for question in comparison.questions],
             "facts": plain(facts),
             "analysis_language": language,
             "analysis": plain(sections),
@@ -112,17 +112,19 @@ def of_modes(comparison: Comparison[Verdict]) -> Shown:
     )
 
 
-def _question(one: Compared[Verdict]) -> dict[str, Any]:
-    modes, better = [way.name for way in one.ways], better_way(one)
+def _question(compared: Compared[Verdict]) -> dict[str, Any]:
+    modes, better = [way.name for way in compared.ways], better_way(compared)
     return {
-        "question": one.asked.question,
-        "language": one.language,
-        "reference": one.asked.reference,
-        "answerable": one.asked.answerable,
-        "answers": {way.name: plain(way.answer) | {"outcome": way.outcome} for way in one.ways},
-        "verdicts": [_verdict(verdict, modes) for verdict in one.found],
+        "question": compared.asked.question,
+        "language": compared.language,
+        "reference": compared.asked.reference,
+        "answerable": compared.asked.answerable,
+        "answers": {
+            way.name: plain(way.answer) | {"outcome": way.outcome} for way in compared.ways
+        },
+        "verdicts": [_verdict(verdict, modes) for verdict in compared.found],
         "better": "equal" if better is None else modes[better],
-        "judge_seconds": round(one.judge_seconds, 3),
+        "judge_seconds": round(compared.judge_seconds, 3),
     }
 
 
@@ -144,8 +146,8 @@ def _verdict(verdict: Verdict, modes: Sequence[str]) -> dict[str, Any]:
 
 def of_rerankers(comparison: Comparison[Graded]) -> Shown:
     """A comparison of rerankers on one question."""
-    (one,) = comparison.questions
-    lines = graded(one.found, one.language) if one.found else ()
+    (question,) = comparison.questions
+    lines = graded(question.found, question.language) if question.found else ()
     care = tr("Graded by the language model: treat it with care.")
     section = Section(tr("Compared with the reference answer"), (*lines, care))
     return Shown(
@@ -155,21 +157,21 @@ def of_rerankers(comparison: Comparison[Graded]) -> Shown:
         lead=tr(
             "{count} passages, searched once in {seconds:.2f} s; each reranker reorders the "
             "same ones.",
-            count=len(one.candidates),
-            seconds=one.search_seconds,
+            count=len(question.candidates),
+            seconds=question.search_seconds,
         ),
         sections=(section,) if lines else (),
-        language=one.language,
+        language=question.language,
         record=lambda: {
-            "question": one.asked.question,
-            "language": one.language,
-            "reference": one.asked.reference,
-            "search_seconds": round(one.search_seconds, 3),
-            "candidates": plain(one.candidates),
-            "ways": [_reranked(way) for way in one.ways],
-            "grades": plain(one.found),
+            "question": question.asked.question,
+            "language": question.language,
+            "reference": question.asked.reference,
+            "search_seconds": round(question.search_seconds, 3),
+            "candidates": plain(question.candidates),
+            "ways": [_reranked(way) for way in question.ways],
+            "grades": plain(question.found),
             "verdict": "\n".join(lines),
-            "verdict_seconds": round(one.judge_seconds, 3),
+            "verdict_seconds": round(question.judge_seconds, 3),
         },
     )
 
@@ -193,26 +195,32 @@ def graded(grades: Sequence[Graded], language: InterfaceLanguage) -> tuple[str, 
     """The grades of all variants, a line for each point."""
     say = speaker(language)
 
-    def each(value: Callable[[Graded], str]) -> str:
-        return comma.join(f"{one.name} {value(one)}" for one in grades)
+    def by_variant(value: Callable[[Graded], str]) -> str:
+        return comma.join(f"{variant.name} {value(variant)}" for variant in grades)
 
     def share(value: float | None) -> str:
         return "?" if value is None else f"{value:.0%}"
 
     comma = say(", ")
     nowhere = say("in no passage")
-    best = max(one.worth for one in grades)
-    leading = [one.name for one in grades if best - one.worth < CLEAR]
+    best = max(variant.worth for variant in grades)
+    leading = [variant.name for variant in grades if best - variant.worth < CLEAR]
     overall = say("no clear difference")
     if len(leading) < len(grades):
         overall = say("best: {names}", names=comma.join(leading))
     points = {
-        say("Relevance of context, rank of the first passage with the answer"): each(
-            lambda one: nowhere if one.rank is None else f"{one.rank}"
+        say("Relevance of context, rank of the first passage with the answer"): by_variant(
+            lambda variant: nowhere if variant.rank is None else f"{variant.rank}"
         ),
-        say("Accuracy, agreement with the reference answer"): each(lambda one: share(one.agrees)),
-        say("Completeness, all of the reference answer"): each(lambda one: share(one.complete)),
-        say("Overlap with the reference answer (F1)"): each(lambda one: f"{one.overlap:.2f}"),
+        say("Accuracy, agreement with the reference answer"): by_variant(
+            lambda variant: share(variant.agrees)
+        ),
+        say("Completeness, all of the reference answer"): by_variant(
+            lambda variant: share(variant.complete)
+        ),
+        say("Overlap with the reference answer (F1)"): by_variant(
+            lambda variant: f"{variant.overlap:.2f}"
+        ),
         say("Overall"): overall,
     }
     return tuple(say("{name}: {text}", name=name, text=text) for name, text in points.items())
@@ -279,7 +287,7 @@ def decisions_line(answer: Answer) -> str:
         return tr("documents not needed, none read")
     told = asdict(metrics) | {
         "count": len(metrics.response_support_ratings),
-        "full": sum(each.rating == "fully supported" for each in answer.support),
+        "full": sum(sentence.rating == "fully supported" for sentence in answer.support),
         "all": len(answer.support),
     }
     line = tr(
@@ -294,7 +302,7 @@ def decisions_line(answer: Answer) -> str:
     return line
 
 
-def verdicts(one: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
+def verdicts(compared: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
     """Who is better at what, how sure that is, and who says so; the heads of the columns first."""
     yield tr("Criterion"), tr("Better"), tr("By")
     bases: dict[Basis, str] = {
@@ -304,10 +312,10 @@ def verdicts(one: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
         "too long": tr("too long for the model's context window"),
         "unreadable": tr("the model's reply could not be read"),
     }
-    for verdict in one.found:
+    for verdict in compared.found:
         shown = tr("not judged") if verdict.probability is None else tr("equal")
         if verdict.probability is not None and verdict.better is not None:
-            shown = name_of(one.ways[verdict.better].name)
+            shown = name_of(compared.ways[verdict.better].name)
             if verdict.basis == "judge":
                 sure = max(verdict.probability, 1 - verdict.probability)
                 shown = tr("{name} ({share:.0%})", name=shown, share=sure)
@@ -317,10 +325,10 @@ def verdicts(one: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
 def rated(answer: Answer) -> Iterator[dict[str, str]]:
     """The answer in parts: `rating` and `kind` (its class) of each sentence."""
     shown, done = rendered(answer), 0
-    for start, end, each in shown.sentences:
-        if each.rating is not None:
-            mark = {"rating": rating_text(each.rating), "kind": _CLASSES[each.rating]}
-        elif answer.citations and is_unchecked(each):
+    for start, end, sentence in shown.sentences:
+        if sentence.rating is not None:
+            mark = {"rating": rating_text(sentence.rating), "kind": _CLASSES[sentence.rating]}
+        elif answer.citations and is_unchecked(sentence):
             mark = {"rating": tr("not checked"), "kind": "unchecked"}
         else:
             continue
@@ -339,13 +347,13 @@ def moved(rank: int, placed: Ranked) -> dict[str, str]:
     return {"kind": kind, "sign": f"{arrow}{abs(places)}"}
 
 
-def ranks(one: Compared[Graded]) -> Iterator[dict[str, Any]]:
+def ranks(compared: Compared[Graded]) -> Iterator[dict[str, Any]]:
     """Of each passage that any variant chose, its rank in the search and with each of them."""
     places = [
         {placed.before: rank for rank, placed in enumerate(way.passages, start=1)}
-        for way in one.ways
+        for way in compared.ways
     ]
-    for before, context in enumerate(one.candidates, start=1):
+    for before, context in enumerate(compared.candidates, start=1):
         found = [ranked.get(before) for ranked in places]
         if any(found):
             yield {"before": before, "ranks": found, "context": context}

@@ -28,7 +28,9 @@ def cell(value: str | float | bool | None) -> str | float:
     if isinstance(value, int | float):
         return float(value)
     # Some programs take away blanks and what is not seen before they look.
-    seen = next((one for one in value if unicodedata.category(one)[0] not in "ZC"), "")
+    seen = next(
+        (character for character in value if unicodedata.category(character)[0] not in "ZC"), ""
+    )
     text = as_text(value)
     return f"'{text}" if seen in _SIGNS or value[:1] in _BREAKS else text
 
@@ -43,21 +45,21 @@ def csv_table(report: Report) -> bytes:
     rows: list[dict[str, str | float | bool | None]] = [
         {
             "run": run.name,
-            "id": one.sample.id,
-            "question": one.sample.question,
-            "answerable": one.sample.answerable,
-            "reference": " / ".join(one.sample.references),
-            "answer": one.response.answer,
-            "refused": one.refused,
-            "seconds": one.response.seconds,
+            "id": row.sample.id,
+            "question": row.sample.question,
+            "answerable": row.sample.answerable,
+            "reference": " / ".join(row.sample.references),
+            "answer": row.response.answer,
+            "refused": row.refused,
+            "seconds": row.response.seconds,
             "sources": "\n".join(
                 f"{context.source} {context.first_page or ''}".strip()
-                for context in one.response.contexts or ()
+                for context in row.response.contexts or ()
             ),
         }
-        | with_old_names({metric: score.value for metric, score in one.scores.items()})
+        | with_old_names({metric: score.value for metric, score in row.scores.items()})
         for run in report.runs
-        for one in run.scored
+        for row in run.scored
     ]
     file = io.StringIO(newline="")
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)

@@ -84,7 +84,9 @@ def live_words(text: str) -> list[Change]:
 
 def words(text: str, changes: list[Change]) -> int:
     """How many words the changes are in."""
-    same = sum(not text[one.end : other.start].strip(_LETTERS) for one, other in pairwise(changes))
+    same = sum(
+        not text[change.end : other.start].strip(_LETTERS) for change, other in pairwise(changes)
+    )
     return len(changes) - same
 
 

@@ -44,14 +44,16 @@ def reason_text(found: NotFound, language: InterfaceLanguage | None = None) -> s
     return ("" if reasons[0].endswith("。") else " ").join(reasons)
 
 
-def suggestion_text(one: Suggestion, language: InterfaceLanguage | None = None) -> str:
+def suggestion_text(suggestion: Suggestion, language: InterfaceLanguage | None = None) -> str:
     """In what a wording differs from the question."""
     say = speaker(language)
-    match one.kind:
+    match suggestion.kind:
         case "spelling" | "translation":
-            return say("“{instead}” instead of “{word}”", instead=one.instead, word=one.word)
+            return say(
+                "“{instead}” instead of “{word}”", instead=suggestion.instead, word=suggestion.word
+            )
         case "without":
-            return say("without “{word}”", word=one.word)
+            return say("without “{word}”", word=suggestion.word)
         case "heading":
             return say("a heading in the documents")
 

@@ -165,7 +165,7 @@ def card_texts(card: Card, language: InterfaceLanguage | None = None) -> list[st
 
 def page_ranges(pages: Iterable[int]) -> str:
     """`3-7, 12`."""
-    runs = groupby(enumerate(sorted(pages)), lambda one: one[1] - one[0])
+    runs = groupby(enumerate(sorted(pages)), lambda pair: pair[1] - pair[0])
     ends = [(run[0][1], run[-1][1]) for run in (list(group) for _, group in runs)]
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
@@ -187,8 +187,8 @@ def recognised_text(
 
 def pages_read(pages: int, readings: Sequence[PageReading]) -> dict[str, Any]:
     """Pages by how they were read, of so many; `confidence` is the mean of those with OCR."""
-    ocr, mixed = (sum(one.how == how for one in readings) for how in ("ocr", "mixed"))
-    sure = [one.confidence for one in readings if one.confidence is not None]
+    ocr, mixed = (sum(reading.how == how for reading in readings) for how in ("ocr", "mixed"))
+    sure = [reading.confidence for reading in readings if reading.confidence is not None]
     mean = round(sum(sure) / len(sure), 3) if sure else None
     return {"text": pages - ocr - mixed, "ocr": ocr, "mixed": mixed, "confidence": mean}
 

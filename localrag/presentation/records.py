@@ -23,8 +23,8 @@ def plain(value: object) -> Any:
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, tuple | list) else value
+        return {key: plain(field) for key, field in value.items()}
+    return [plain(element) for element in value] if isinstance(value, tuple | list) else value
 
 
 @plain.register
@@ -76,12 +76,14 @@ def answer_record(answer: Answer, shown: Rendering) -> dict[str, Any]:
         "trace": plain(answer.trace),
         "seconds": round(answer.seconds, 3),
         "support": [
-            {"text": text, "rating": each.rating, "share": round(each.share, 3)}
-            for text, each in shown.rated
+            {"text": text, "rating": sentence.rating, "share": round(sentence.share, 3)}
+            for text, sentence in shown.rated
         ],
         "unchecked": shown.unchecked,
         "metrics": plain(answer.metrics),
-        "left_out": [picked(each, "source", "page", "place", "text") for each in answer.left_out],
+        "left_out": [
+            picked(passage, "source", "page", "place", "text") for passage in answer.left_out
+        ],
         "not_found": plain(answer.not_found),
         "basis": plain(answer.basis),
     }

@@ -62,23 +62,25 @@ def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
     means: dict[str, list[ChartRow]] = {}
     scores: dict[str, list[ChartRow]] = {}
     for number, run in enumerate(runs):
-        for one in run.summaries():
-            shown = "–" if one.mean is None else f"{one.mean:.2f}  n={one.scored}"
-            means.setdefault(metric_title(one.name), []).append(
-                ChartRow(number, shown, one.mean, one.interval)
+        for summary in run.summaries():
+            shown = "–" if summary.mean is None else f"{summary.mean:.2f}  n={summary.scored}"
+            means.setdefault(metric_title(summary.name), []).append(
+                ChartRow(number, shown, summary.mean, summary.interval)
             )
             dots = [
                 (value, f"{scored.sample.question}: {value:.2f}")
                 for scored in run.scored
-                if (value := scored.scores[one.name].value) is not None
+                if (value := scored.scores[summary.name].value) is not None
             ]
-            scores.setdefault(metric_title(one.name), []).append(ChartRow(number, dots=dots))
+            scores.setdefault(metric_title(summary.name), []).append(ChartRow(number, dots=dots))
     title = tr("Means with their 95% intervals")
     yield title, chart(title, means.items())
     title = tr("Every question's score")
     yield title, chart(title, scores.items())
     known = [
-        sorted(one.response.seconds for one in run.scored if one.response.seconds is not None)
+        sorted(
+            answer.response.seconds for answer in run.scored if answer.response.seconds is not None
+        )
         for run in runs
     ]
     if slowest := max((seconds[-1] for seconds in known if seconds), default=0.0):
@@ -86,7 +88,7 @@ def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
         times = []
         for number, (run, seconds) in enumerate(zip(runs, known, strict=True)):
             median = f"{seconds[len(seconds) // 2]:.1f} s" if seconds else ""
-            dots = [(one / slowest, f"{one:.1f} s") for one in seconds]
+            dots = [(time_taken / slowest, f"{time_taken:.1f} s") for time_taken in seconds]
             times.append((run.name, [ChartRow(number, median, dots=dots)]))
         yield title, chart(title, times, ((0.0, "0 s"), (1.0, f"{slowest:.1f} s")))
 
@@ -124,12 +126,15 @@ def remarks(report: Report) -> list[str]:
                 )
             )
     found = differences(report.runs)
-    said += [difference(one) for one in found if one.ranked]
+    said += [difference(comparison) for comparison in found if comparison.ranked]
     undecided: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        if not one.ranked:
-            pair = min(one.better, one.worse), max(one.better, one.worse)
-            undecided.setdefault(pair, []).append(one.metric)
+    for comparison in found:
+        if not comparison.ranked:
+            pair = (
+                min(comparison.better, comparison.worse),
+                max(comparison.better, comparison.worse),
+            )
+            undecided.setdefault(pair, []).append(comparison.metric)
     alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for pair, names in undecided.items():
         alike.setdefault(tuple(names), []).append(pair)
@@ -157,15 +162,15 @@ def trust_remarks(trust: Trust) -> list[str]:
         tr(
             "{metric}: the right answer scores above the wrong or evasive one in {ordering:.0%} of "
             "the pairs [{low:.2f}, {high:.2f}].",
-            metric=metric_title(one.metric),
-            ordering=one.ordering,
-            low=one.ordering_interval[0],
-            high=one.ordering_interval[1],
+            metric=metric_title(metric.metric),
+            ordering=metric.ordering,
+            low=metric.ordering_interval[0],
+            high=metric.ordering_interval[1],
         )
-        for one in trust.metrics
-        if one.ordering_interval is not None
+        for metric in trust.metrics
+        if metric.ordering_interval is not None
     ]
-    if untrusted := [one.metric for one in trust.metrics if not one.trusted]:
+    if untrusted := [metric.metric for metric in trust.metrics if not metric.trusted]:
         said.append(_untrusted(untrusted))
     return said
 
@@ -177,20 +182,20 @@ def _untrusted(metrics: Sequence[str]) -> str:
     )
 
 
-def difference(one: Difference) -> str:
+def difference(comparison: Difference) -> str:
     """Which of two runs is better, by how much."""
-    low, high = one.interval
+    low, high = comparison.interval
     return tr(
         "{metric}: {better} is better than {worse} by {mean:.3f} [{low:.3f}, {high:.3f}].",
         low=low,
         high=high,
-        **asdict(one) | {"metric": metric_title(one.metric)},
+        **asdict(comparison) | {"metric": metric_title(comparison.metric)},
     )
 
 
-def trial(one: Trial) -> str:
+def trial(shown: Trial) -> str:
     """What another run made of a bad case."""
-    values = asdict(one) | {"metric": metric_title(one.metric)}
+    values = asdict(shown) | {"metric": metric_title(shown.metric)}
     return tr("Tried: {metric} is {after:.2f} with {run}, and was {before:.2f}.", **values)
 
 
@@ -228,9 +233,11 @@ def not_calibrated() -> str:
     )
 
 
-def counts(one: Summary) -> str:
+def counts(summary: Summary) -> str:
     """Of how many questions a mean is."""
-    return tr("{scored} scored, {unreadable} unreadable, {undefined} not applicable", **asdict(one))
+    return tr(
+        "{scored} scored, {unreadable} unreadable, {undefined} not applicable", **asdict(summary)
+    )
 
 
 def value(score: Score) -> str:
@@ -258,17 +265,17 @@ def trust_table(trust: Trust) -> Iterator[tuple[str, ...]]:
     kinds = tr("Right"), tr("Subtly wrong"), tr("Unsupported")
     heads = tr("Metric"), tr("Items"), tr("Accuracy"), "Cohen κ", "ECE"
     yield (*heads, *kinds, tr("Unreadable"), tr("Trust"))
-    for one in trust.metrics:
-        low, high = one.kappa_interval
+    for metric in trust.metrics:
+        low, high = metric.kappa_interval
         yield (
-            metric_title(one.metric),
-            str(one.items),
-            f"{one.accuracy:.2f}",
-            f"{one.kappa:.2f} [{low:.2f}, {high:.2f}]",
-            "–" if one.calibration_error is None else f"{one.calibration_error:.2f}",
-            *(f"{one.by_kind[kind]:.2f}" for kind in ("right", "subtly wrong", "unsupported")),
-            str(one.unreadable),
-            tr("yes") if one.trusted else tr("no"),
+            metric_title(metric.metric),
+            str(metric.items),
+            f"{metric.accuracy:.2f}",
+            f"{metric.kappa:.2f} [{low:.2f}, {high:.2f}]",
+            "–" if metric.calibration_error is None else f"{metric.calibration_error:.2f}",
+            *(f"{metric.by_kind[kind]:.2f}" for kind in ("right", "subtly wrong", "unsupported")),
+            str(metric.unreadable),
+            tr("yes") if metric.trusted else tr("no"),
         )
 
 
@@ -297,13 +304,16 @@ def report_json(report: Report) -> dict[str, Any]:
                 "metrics": plain(run.summaries()),
                 "bad_cases": [
                     {"id": case.scored.sample.id, "cause": case.cause, "tried": plain(case.trials)}
-                    for case in bad_cases(run, [one for one in report.runs if one is not run])
+                    for case in bad_cases(run, [other for other in report.runs if other is not run])
                 ],
                 "questions": [_scored(scored) for scored in run.scored],
             }
             for run in report.runs
         ],
-        "differences": [plain(one) | {"ranked": one.ranked} for one in differences(report.runs)],
+        "differences": [
+            plain(comparison) | {"ranked": comparison.ranked}
+            for comparison in differences(report.runs)
+        ],
         "wrote_the_answers_itself": list(report.own_work),
     }
     return dict(with_old_names(table))
@@ -319,22 +329,22 @@ def with_old_names(value: Any) -> Any:
         return value
     items = [with_old_names(item) for item in value]
     for key in ("name", "metric"):
-        renamed = [one for one in items if isinstance(one, dict) and one.get(key) in old]
-        items += [one | {key: old[one[key]]} for one in renamed]
+        renamed = [row for row in items if isinstance(row, dict) and row.get(key) in old]
+        items += [row | {key: old[row[key]]} for row in renamed]
     return items
 
 
 def trust_json(trust: Trust) -> dict[str, Any]:
     """A calibration as plain data."""
-    return {"judge": trust.judge, "metrics": [_metric_trust(one) for one in trust.metrics]}
+    return {"judge": trust.judge, "metrics": [_metric_trust(metric) for metric in trust.metrics]}
 
 
-def _metric_trust(one: MetricTrust) -> dict[str, Any]:
-    table: dict[str, Any] = plain(one)
+def _metric_trust(metric: MetricTrust) -> dict[str, Any]:
+    table: dict[str, Any] = plain(metric)
     ordering = {key: table.pop(key) for key in ("ordering", "ordering_interval")}
     table = {"name": table.pop("metric")} | table
-    table |= {"accuracy_by_kind": table.pop("by_kind"), "trusted": one.trusted}
-    return table if one.ordering is None else table | ordering
+    table |= {"accuracy_by_kind": table.pop("by_kind"), "trusted": metric.trusted}
+    return table if metric.ordering is None else table | ordering
 
 
 def _scored(scored: Scored) -> dict[str, Any]:
@@ -349,18 +359,18 @@ def _scored(scored: Scored) -> dict[str, Any]:
         "seconds": response.seconds,
         "scores": plain(scored.scores),
         "contexts": plain(response.contexts or ()),
-        "statements": [_judged(one) for one in evidence.statements],
-        "reference_statements": [_judged(one) for one in evidence.reference],
-        "useful_contexts": [plain(one.judgement) for one in evidence.contexts],
-        "citations": [_judged(one) for one in evidence.citations],
+        "statements": [_judged(statement) for statement in evidence.statements],
+        "reference_statements": [_judged(statement) for statement in evidence.reference],
+        "useful_contexts": [plain(context.judgement) for context in evidence.contexts],
+        "citations": [_judged(citation) for citation in evidence.citations],
         "asked": [{"question": text, "cosine": cosine} for text, cosine in evidence.asked],
         "evasive": evidence.evasive.verdict if evidence.evasive else None,
     }
 
 
-def _judged(one: Judged) -> dict[str, Any]:
-    judgement: dict[str, Any] = plain(one.judgement)
-    return {"text": one.text} | judgement
+def _judged(judged: Judged) -> dict[str, Any]:
+    judgement: dict[str, Any] = plain(judged.judgement)
+    return {"text": judged.text} | judgement
 
 
 @plain.register

@@ -137,7 +137,7 @@ def cell_text(cell: Cell, column: Column) -> str:
 
 def evidence_text(cell: Cell) -> str:
     """Where it stands and in which words, or ""."""
-    return "; ".join(f"{cited_as(each)}: “{each.quote}”" for each in cell.citations[:1])
+    return "; ".join(f"{cited_as(citation)}: “{citation.quote}”" for citation in cell.citations[:1])
 
 
 def completeness_text(state: Completeness) -> str:

@@ -61,7 +61,7 @@ def best(chunks: Sequence[ScoredChunk], scores: Sequence[float], k: int) -> list
     scored = [
         replace(chunk, score=float(score)) for chunk, score in zip(chunks, scores, strict=True)
     ]
-    return sorted(scored, key=lambda each: (-each.score, each.chunk.id))[:k]
+    return sorted(scored, key=lambda hit: (-hit.score, hit.chunk.id))[:k]
 
 
 def search_shares(chunks: Sequence[ScoredChunk]) -> list[float]:

@@ -89,17 +89,17 @@ class LearnedReranker:
         self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
     ) -> list[ScoredChunk]:
         """At most k of `chunks`, best first; ties by chunk id."""
-        asked, languages = detect(query), [detect(each.chunk.text) for each in chunks]
+        asked, languages = detect(query), [detect(hit.chunk.text) for hit in chunks]
         served = [language in _SERVED for language in languages]
         if chunks and (asked not in _SERVED or not any(served)):
             unserved = languages[0] if asked in _SERVED else asked
             tell(Note("language not served", {"reranker": "learned", "language": unserved}))
             return list(chunks[:k])
-        readable = [each for each, serves in zip(chunks, served, strict=True) if serves]
+        readable = [hit for hit, serves in zip(chunks, served, strict=True) if serves]
         values = features(query, readable, self._tokenize) @ np.array([*WEIGHTS.values()])
         chances = np.exp(values - values.max(initial=0.0))
         ranked = iter(best(readable, chances / chances.sum(), len(readable)))
-        order = [next(ranked) if own else each for each, own in zip(chunks, served, strict=True)]
+        order = [next(ranked) if own else hit for hit, own in zip(chunks, served, strict=True)]
         return _keeping_places(order, served)[:k]
 
 
@@ -107,13 +107,13 @@ def _keeping_places(order: Sequence[ScoredChunk], scored: Sequence[bool]) -> lis
     """The same order; chunks not `scored` get a score between those of their neighbours."""
     result: list[ScoredChunk] = []
     above = 1.0
-    for place, each in enumerate(order):
+    for place, hit in enumerate(order):
         if not scored[place]:
             rest = zip(order[place:], scored[place:], strict=True)
             below = next((other.score for other, has_score in rest if has_score), 0.0)
-            each = replace(each, score=(above + below) / 2)
-        above = each.score
-        result.append(each)
+            hit = replace(hit, score=(above + below) / 2)
+        above = hit.score
+        result.append(hit)
     return result
 
 
@@ -130,25 +130,27 @@ def features(
     pairs = {run[start : start + 2] for run in content for start in range(len(run) - 1)}
     numbers = set(_NUMBER.findall(asked))
     sought = [answer for asks, answer in _KINDS if asks.search(asked)]
-    passages = [_Passage(passage_text(each.chunk), tokenize) for each in chunks]
-    words = _idf(set(tokenize(asked)), [each.words for each in passages])
-    rare_pairs = _idf(pairs, [each.text for each in passages])
+    passages = [_Passage(passage_text(hit.chunk), tokenize) for hit in chunks]
+    words = _idf(set(tokenize(asked)), [passage.words for passage in passages])
+    rare_pairs = _idf(pairs, [passage.text for passage in passages])
     rows = []
-    for each, share, near in zip(passages, search_shares(chunks), _nearness(chunks), strict=True):
-        held = [_held(words, sentence) for sentence in each.words_by_sentence]
+    for passage, share, near in zip(
+        passages, search_shares(chunks), _nearness(chunks), strict=True
+    ):
+        held = [_held(words, sentence) for sentence in passage.words_by_sentence]
         place = held.index(max(held))
         rows.append(
             (
                 math.log(share + 0.01),
                 near,
                 held[place],
-                _pieces(content, each.text),
-                _pieces(content, each.sentences[place]),
-                _held(rare_pairs, each.opening),
-                float(each.title in asked),
-                _answers(sought, "".join(each.sentences[place : place + 2]), asked),
-                float(not numbers <= set(_NUMBER.findall(each.text))),
-                math.log(len(each.text) + 1),
+                _pieces(content, passage.text),
+                _pieces(content, passage.sentences[place]),
+                _held(rare_pairs, passage.opening),
+                float(passage.title in asked),
+                _answers(sought, "".join(passage.sentences[place : place + 2]), asked),
+                float(not numbers <= set(_NUMBER.findall(passage.text))),
+                math.log(len(passage.text) + 1),
             )
         )
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(WEIGHTS))
@@ -209,7 +211,7 @@ def _nearness(chunks: Sequence[ScoredChunk]) -> list[float]:
 
     0 for those that it has not found: neither scale nor offset of its scores matters.
     """
-    found = [{rank.leg: rank.score for rank in each.ranks}.get("dense") for each in chunks]
+    found = [{rank.leg: rank.score for rank in hit.ranks}.get("dense") for hit in chunks]
     known = [score for score in found if score is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     return [

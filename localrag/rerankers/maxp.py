@@ -49,7 +49,9 @@ class CrossEncoderReranker(ScoringReranker):
         if not passages:
             return np.empty(0, dtype=np.float32)
         pieces = [windows(passage, self.count_tokens) for passage in passages]
-        logits = self._logits(query, [window for each in pieces for window in each])
+        logits = self._logits(
+            query, [window for passage_windows in pieces for window in passage_windows]
+        )
         starts = np.cumsum([0, *map(len, pieces[:-1])])
         highest: NDArray[np.float32] = np.maximum.reduceat(logits, starts)
         return highest

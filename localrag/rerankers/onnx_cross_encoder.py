@@ -50,7 +50,7 @@ class OnnxCrossEncoder(CrossEncoderReranker):
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, as the model cuts it."""
-        return [len(each) for each in self._encoded(texts)]
+        return [len(encoding) for encoding in self._encoded(texts)]
 
     def _encoded(self, texts: Sequence[str]) -> list[Encoding]:
         encoded: list[Encoding] = self._tokenizer.encode_batch(

@@ -185,7 +185,7 @@ def _in_other_languages(
     language: str, ids: Sequence[int], texts: Mapping[int, str]
 ) -> frozenset[int]:
     return frozenset(
-        one
-        for one in ids
-        if one in texts and detect(texts[one][:LANGUAGE_SAMPLE]) not in (language, "mixed")
+        id_
+        for id_ in ids
+        if id_ in texts and detect(texts[id_][:LANGUAGE_SAMPLE]) not in (language, "mixed")
     )

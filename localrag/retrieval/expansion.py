@@ -63,7 +63,7 @@ class MultiQueryRetriever:
         others = self._rewritings(query)
         if not others:
             return self._retriever.retrieve(query, k)
-        runs = [self._retriever.retrieve(one, OVERFETCH * k) for one in (query, *others)]
+        runs = [self._retriever.retrieve(variant, OVERFETCH * k) for variant in (query, *others)]
         weights = [ORIGINAL_WEIGHT] + [1.0] * len(others)
         ranks: dict[int, tuple[LegRank, ...]] = {hit.chunk_id: hit.ranks for hit in runs[0]}
         for number, run in enumerate(runs[1:], start=1):
@@ -147,8 +147,8 @@ def read_queries(reply: str, question: str) -> list[str]:
     """
     seen = {_key(question)}
     kept: list[str] = []
-    for one in _parsed(reply):
-        text = " ".join(_BULLET.sub("", one).strip(_QUOTES).split())
+    for line in _parsed(reply):
+        text = " ".join(_BULLET.sub("", line).strip(_QUOTES).split())
         if text and len(text) <= LONGEST_QUESTION and _key(text) not in seen:
             seen.add(_key(text))
             kept.append(text)
@@ -165,10 +165,10 @@ def _parsed(reply: str) -> Sequence[str]:
         return re.findall(r':\s*"([^"\\]+)"', reply)
     values: list[object] = list(found.values())
     return [
-        one
+        entry
         for value in values
-        for one in (value if isinstance(value, list) else [value])
-        if isinstance(one, str)
+        for entry in (value if isinstance(value, list) else [value])
+        if isinstance(entry, str)
     ]
 
 

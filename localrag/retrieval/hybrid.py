@@ -65,7 +65,7 @@ class HybridRetriever:
                 pool.submit(copy_context().run, leg.retrieve, query, fetch)
                 for leg in others
             ]
-            runs = [first.retrieve(query, fetch), *(one.result() for one in running)]
+            runs = [first.retrieve(query, fetch), *(leg.result() for leg in running)]
         ranks: dict[int, list[LegRank]] = {}
         for name, run in zip(self._legs, runs, strict=True):
             for rank, hit in enumerate(run, start=1):

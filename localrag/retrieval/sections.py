@@ -123,9 +123,11 @@ def _joined(hit: Chunk, chunks: Sequence[Chunk], text: str) -> Chunk:
         return hit
     start = chunks[0].start
     columns = (
-        replace(each, start=each.start + chunk.start - start, end=each.end + chunk.start - start)
+        replace(
+            column, start=column.start + chunk.start - start, end=column.end + chunk.start - start
+        )
         for chunk in chunks
-        for each in chunk.columns
+        for column in chunk.columns
     )
     return replace(
         hit,

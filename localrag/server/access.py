@@ -157,8 +157,8 @@ class Access:
 
     def brought(self, headers: Headers) -> tuple[list[str], list[str]]:
         """The tokens that a request brings in a header, and in a cookie."""
-        given = [one.partition(" ") for one in headers.getlist("authorization")]
-        bearers = [one.strip() for kind, _, one in given if kind.lower() == "bearer"]
+        given = [header.partition(" ") for header in headers.getlist("authorization")]
+        bearers = [value.strip() for kind, _, value in given if kind.lower() == "bearer"]
         try:
             cookies = SimpleCookie("; ".join(headers.getlist("cookie")))
         except CookieError:
@@ -237,17 +237,17 @@ class Gate:
         people, (bearers, cookies) = self._access.people, self._access.brought(headers)
         find = partial(people.asker, scope, bearers or cookies)
         try:
-            one = self._admitted(await find(), scope)
-            with asked_by(one):
+            person = self._admitted(await find(), scope)
+            with asked_by(person):
                 await while_allowed(
-                    find, one, lambda send: self._app(scope, bounded, send), guarded
+                    find, person, lambda send: self._app(scope, bounded, send), guarded
                 )
         except RefusedError as error:
             await _refuse(guarded, language, error.status, error.reason)
 
-    def _admitted(self, one: Asker | None, scope: Scope) -> Asker:
+    def _admitted(self, person: Asker | None, scope: Scope) -> Asker:
         """Who asks, with the role that the request takes. Raises `RefusedError`."""
-        if one is None:
+        if person is None:
             raise RefusedError(*UNKNOWN)
         least = self._least(scope)
         if least == "nobody":
@@ -255,11 +255,11 @@ class Gate:
                 403, ForbiddenError("Nobody may do this over HTTP where people share a server.")
             )
         if least == "anybody" or least == "signed in":
-            return one
-        return replace(one, least=least)
+            return person
+        return replace(person, least=least)
 
     def _is_larger(self, path: str) -> bool:
-        return any(path.startswith(each) for each in self._larger)
+        return any(path.startswith(prefix) for prefix in self._larger)
 
     def _too_large(self, path: str, headers: Headers) -> Refusal | None:
         if "transfer-encoding" in headers and "content-length" in headers:

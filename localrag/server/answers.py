@@ -20,11 +20,13 @@ def told(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str,
     return {
         **plain(answer),
         "sentences": sentences(answer),
-        "views": [plain(views.quoted(library, answer, one)) for one in answer.citations],
+        "views": [plain(views.quoted(library, answer, citation)) for citation in answer.citations],
         "contexts": passages(answer.contexts, language),
-        "cited": [cited_as(one, language) for one in answer.citations],
-        "steps": [told_step(one, language) for one in answer.trace],
-        "not_found": [told_not_found(library, answer, one, language) for one in answer.not_found],
+        "cited": [cited_as(citation, language) for citation in answer.citations],
+        "steps": [told_step(step, language) for step in answer.trace],
+        "not_found": [
+            told_not_found(library, answer, missing, language) for missing in answer.not_found
+        ],
     }
 
 
@@ -44,8 +46,8 @@ def told_not_found(
             "view": plain(views.quoted(library, answer, closest)),
         },
         "suggestions": [
-            {"question": one.question, "why": suggestion_text(one, language)}
-            for one in found.suggestions
+            {"question": suggestion.question, "why": suggestion_text(suggestion, language)}
+            for suggestion in found.suggestions
         ],
     }
 

@@ -161,7 +161,7 @@ async def source(_: Request) -> Response:
 def _packed_source() -> bytes:
     package = Path(str(resources.files("localrag")))
     inside = [path for path in package.rglob("*") if "__pycache__" not in path.parts]
-    files = {PurePosixPath("localrag", *one.relative_to(package).parts): one for one in inside}
+    files = {PurePosixPath("localrag", *path.relative_to(package).parts): path for path in inside}
     # In a checkout what tells how it is built lies beside, else what a wheel has of it inside.
     beside = package.parent if (package.parent / "pyproject.toml").is_file() else package / _DOCS
     files |= {PurePosixPath(name): beside / name for name in ("LICENSE", "pyproject.toml")}
@@ -184,9 +184,9 @@ class _LanguageModels(Collector):
         calls = GaugeMetricFamily(
             "localrag_model_server_calls", "Calls under way", labels=["server"]
         )
-        for one in standings():
-            up.add_metric([one.server], one.up)
-            calls.add_metric([one.server], one.calls)
+        for standing in standings():
+            up.add_metric([standing.server], standing.up)
+            calls.add_metric([standing.server], standing.calls)
         yield from (up, calls)
 
 

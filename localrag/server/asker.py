@@ -74,16 +74,16 @@ def asker() -> Asker | None:
 
 def own_name() -> str:
     """Under which name what is somebody's own is kept; "" in a server of one user."""
-    one = _asker.get()
-    return "" if one is None else one.user.name
+    person = _asker.get()
+    return "" if person is None else person.user.name
 
 
 @contextmanager
-def asked_by(one: Asker) -> Iterator[None]:
+def asked_by(person: Asker) -> Iterator[None]:
     """Answer their request within this block, with the rights that they have in the database."""
-    token = _asker.set(one)
+    token = _asker.set(person)
     try:
-        with acting_as(one.user.name):
+        with acting_as(person.user.name):
             yield
     finally:
         _asker.reset(token)
@@ -99,15 +99,15 @@ def no_longer() -> ForbiddenError:
 
 async def until_barred(work: Awaitable[T]) -> T:
     """What `work` returns; `ForbiddenError`, and no more of it, once who asks loses a right."""
-    one = _asker.get()
-    if one is None:
+    person = _asker.get()
+    if person is None:
         return await work
     with anyio.CancelScope() as block:
-        one.at_work.add(block)
+        person.at_work.add(block)
         try:
             return await work
         finally:
-            one.at_work.discard(block)
+            person.at_work.discard(block)
     raise no_longer()
 
 
@@ -133,6 +133,6 @@ async def recorded(library: str, what: Action, words: str | None = None) -> None
 
     `words` are what was asked for, of which the database keeps what the library's owner wants.
     """
-    one = _asker.get()
-    if one is not None:
-        await anyio.to_thread.run_sync(one.users.record, one.user.name, library, what, words)
+    person = _asker.get()
+    if person is not None:
+        await anyio.to_thread.run_sync(person.users.record, person.user.name, library, what, words)

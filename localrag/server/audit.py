@@ -30,9 +30,11 @@ class Audit:
         """What was written down, the newest first; nothing where nobody signs in."""
         name = self.libraries.named(request.query_params.get("library", ""))
         self.libraries.engine(name)
-        one = asker()
+        person = asker()
         try:
-            found = [] if one is None else await anyio.to_thread.run_sync(one.users.asked, name)
+            found = (
+                [] if person is None else await anyio.to_thread.run_sync(person.users.asked, name)
+            )
         except ForbiddenError as error:  # which names the database
             raise ForbiddenError(
                 "This server may only add to the log.",

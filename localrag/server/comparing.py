@@ -61,16 +61,16 @@ class Comparing:
         def work(job: BackgroundJob) -> None:
             notes: list[str] = []
             with spoken_to(language):
-                one = _compared(LocalRAG(engine, notes.append), asked, job)
+                question = _compared(LocalRAG(engine, notes.append), asked, job)
                 count = engine.model.llm.count_tokens
                 job.say(
                     "compared",
-                    question=one.asked.question,
-                    reference=one.asked.reference,
+                    question=question.asked.question,
+                    reference=question.asked.reference,
                     notes=notes,
-                    ways=[_way(library, way, count, language) for way in one.ways],
-                    ranks=_ranks(one, language),
-                    **_found(one, asked.vary, language),
+                    ways=[_way(library, way, count, language) for way in question.ways],
+                    ranks=_ranks(question, language),
+                    **_found(question, asked.vary, language),
                 )
 
         return EventStream(worked(self.queue, work, language))
@@ -89,8 +89,8 @@ def _compared(rag: LocalRAG, asked: ToCompare, job: BackgroundJob) -> Compared[A
     if asked.vary == "rerankers":
         comparison = rag.compare(asked.question, reference=reference, progress=begin, **common)
         return comparison.questions[0]
-    (one,) = rag.compare_modes([asked_with(asked.question, reference)], MODES, stage, **common)
-    return one
+    (question,) = rag.compare_modes([asked_with(asked.question, reference)], MODES, stage, **common)
+    return question
 
 
 def _way(
@@ -110,9 +110,9 @@ def _way(
     }
 
 
-def _ranks(one: Compared[Any], language: InterfaceLanguage) -> list[dict[str, Any]]:
+def _ranks(question: Compared[Any], language: InterfaceLanguage) -> list[dict[str, Any]]:
     """Each passage that any reranker chose: its rank before, and its rank with each of them."""
-    rows = list(words.ranks(one))
+    rows = list(words.ranks(question))
     shown = passages([row["context"] for row in rows], language)
     return [
         {"before": row["before"], "ranks": row["ranks"], "passage": passage}
@@ -120,8 +120,8 @@ def _ranks(one: Compared[Any], language: InterfaceLanguage) -> list[dict[str, An
     ]
 
 
-def _found(one: Compared[Any], vary: str, language: InterfaceLanguage) -> dict[str, Any]:
+def _found(question: Compared[Any], vary: str, language: InterfaceLanguage) -> dict[str, Any]:
     """What the judge found: lines on rerankers, a table on modes."""
     if vary == "rerankers":
-        return {"lines": words.graded(one.found, language) if one.found else ()}
-    return {"verdicts": list(words.verdicts(one))}
+        return {"lines": words.graded(question.found, language) if question.found else ()}
+    return {"verdicts": list(words.verdicts(question))}

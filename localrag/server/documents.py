@@ -80,8 +80,8 @@ class DocumentRoutes:
                 MOST, before=before, words=words, paths=paths, among=among
             )
             noted = defaultdict(list)
-            for one in library.problems([record.id for record in found]):
-                noted[one.document_id].append(_said(naming.problem(one), language))
+            for problem in library.problems([record.id for record in found]):
+                noted[problem.document_id].append(_said(naming.problem(problem), language))
             documents = [
                 plain(naming.document(record))
                 | {
@@ -103,13 +103,16 @@ class DocumentRoutes:
         start = number(asked, "after") if "after" in asked else 0
 
         def gathered() -> dict[str, Any]:
-            there = [one for one in library.unread() if words in naming.of(one.state.path).lower()]
+            there = [
+                file for file in library.unread() if words in naming.of(file.state.path).lower()
+            ]
             shown = [
-                Problem(one.state.path, error=one.error) for one in there[start : start + MOST]
+                Problem(file.state.path, error=file.error) for file in there[start : start + MOST]
             ]
             following = start + MOST if len(there) > start + MOST else None
             said = [
-                _said(one, language) | {"source": one.source} for one in map(naming.problem, shown)
+                _said(problem, language) | {"source": problem.source}
+                for problem in map(naming.problem, shown)
             ]
             return {"unread": said, "next": following}
 
@@ -145,8 +148,8 @@ class DocumentRoutes:
                 "tables": part.tables,
                 "notes": [
                     {"text": note_text(note, language), "problem": note.problem}
-                    for one in page.notes
-                    if (note := naming.problem(Problem("", note=one)).note)
+                    for note_read in page.notes
+                    if (note := naming.problem(Problem("", note=note_read)).note)
                 ],
                 "state": state,
                 "image": image,
@@ -161,14 +164,14 @@ class DocumentRoutes:
 
 
 def _with_problems(library: Library) -> Collection[str]:
-    return {one.document_id for one in library.problems() if one.document_id}
+    return {problem.document_id for problem in library.problems() if problem.document_id}
 
 
-def _said(one: Problem, language: InterfaceLanguage) -> dict[str, Any]:
+def _said(problem: Problem, language: InterfaceLanguage) -> dict[str, Any]:
     """What is wrong and what to do; `numbers` are pages that can be gone to."""
     return {
-        "pages": page_ranges(one.pages),
-        "numbers": list(one.pages[:_PAGES]),
-        "reason": reason_text(one, language),
-        "advice": advice_text(one, language),
+        "pages": page_ranges(problem.pages),
+        "numbers": list(problem.pages[:_PAGES]),
+        "reason": reason_text(problem, language),
+        "advice": advice_text(problem, language),
     }

@@ -124,11 +124,16 @@ def _named(report: Report, naming: Naming) -> Report:
 
     def named(response: Response) -> Response:
         given = response.contexts
-        contexts = given and tuple(replace(one, source=naming.of(one.source)) for one in given)
+        contexts = given and tuple(
+            replace(context, source=naming.of(context.source)) for context in given
+        )
         return replace(response, contexts=contexts)
 
     runs = [
-        replace(run, scored=tuple(replace(one, response=named(one.response)) for one in run.scored))
+        replace(
+            run,
+            scored=tuple(replace(answer, response=named(answer.response)) for answer in run.scored),
+        )
         for run in report.runs
     ]
     return replace(report, runs=tuple(runs))

@@ -61,13 +61,13 @@ class History:
 
     def routes(self) -> list[Route]:
         """All of them."""
-        one = "/api/history/{conversation}"
+        path = "/api/history/{conversation}"
         return [
             Route("/api/history", self.listed),
             Route("/api/history", self.switch, methods=["POST"]),
             Route("/api/history", self.forget, methods=["DELETE"]),
-            Route(one, self.opened),
-            Route(one, self.forget, methods=["DELETE"]),
+            Route(path, self.opened),
+            Route(path, self.forget, methods=["DELETE"]),
         ]
 
     def _library(self, name: str) -> Library:
@@ -99,11 +99,11 @@ class History:
         def read() -> list[dict[str, Any]]:
             return [
                 {
-                    "asked": one.question,
-                    "asked_at": one.asked_at,
-                    "answer": told(name, _read(library, naming, one), language),
+                    "asked": entry.question,
+                    "asked_at": entry.asked_at,
+                    "answer": told(name, _read(library, naming, entry), language),
                 }
-                for one in library.kept_answers(key)
+                for entry in library.kept_answers(key)
             ]
 
         answers = await anyio.to_thread.run_sync(read)
@@ -151,18 +151,22 @@ def _listed(library: Library) -> dict[str, Any]:
 
 def _written(answer: Answer) -> str:
     """An answer with the passages that it cites and no other, and without paths."""
-    cited = {one.chunk_id for one in (*answer.citations, *_closest(answer))}
-    contexts = (one for one in answer.contexts if one.chunk.id in cited)
+    cited = {citation.chunk_id for citation in (*answer.citations, *_closest(answer))}
+    contexts = (context for context in answer.contexts if context.chunk.id in cited)
     lean = replace(
         answer,
         statements=_citing(answer.statements, lambda citation: replace(citation, source="")),
-        contexts=tuple(replace(one, source="") for one in contexts),
-        trace=tuple(_without_texts(one) for one in answer.trace),
+        contexts=tuple(replace(context, source="") for context in contexts),
+        trace=tuple(_without_texts(step) for step in answer.trace),
         left_out=(),
         # Wordings are of documents that nothing else of the answer comes from, and of their day.
         not_found=tuple(
-            replace(one, closest=one.closest and replace(one.closest, source=""), suggestions=())
-            for one in answer.not_found
+            replace(
+                missing,
+                closest=missing.closest and replace(missing.closest, source=""),
+                suggestions=(),
+            )
+            for missing in answer.not_found
         ),
     )
     return msgspec.json.encode(lean).decode()
@@ -184,7 +188,7 @@ def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
         answer = _decoded(kept.record)
     except (msgspec.MsgspecError, RecursionError) as error:  # the folder came from elsewhere
         raise damaged_rows(error) from error
-    documents = {one.chunk.id: one.chunk.document_id for one in answer.contexts}
+    documents = {context.chunk.id: context.chunk.document_id for context in answer.contexts}
     paths = library.sources_of(set(documents.values()))
     names = {document: naming.of(path) for document, path in paths.items()}
     sources = {chunk: names.get(document, "") for chunk, document in documents.items()}
@@ -197,8 +201,10 @@ def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
                 and replace(citation, source=sources[citation.chunk_id])
             ),
         ),
-        contexts=tuple(replace(one, source=sources[one.chunk.id]) for one in answer.contexts),
-        not_found=tuple(_named(one, sources) for one in answer.not_found),
+        contexts=tuple(
+            replace(context, source=sources[context.chunk.id]) for context in answer.contexts
+        ),
+        not_found=tuple(_named(missing, sources) for missing in answer.not_found),
     )
 
 
@@ -235,14 +241,14 @@ def _citing(
     """The statements with their citations changed, or left out."""
     return tuple(
         replace(
-            one,
+            statement,
             citations=tuple(
                 replace(cited, citation=citation)
-                for cited in one.citations
+                for cited in statement.citations
                 if (citation := changed(cited.citation))
             ),
         )
-        for one in statements
+        for statement in statements
     )
 
 
@@ -254,7 +260,7 @@ def _named(found: NotFound, sources: Mapping[int, str]) -> NotFound:
 
 
 def _closest(answer: Answer) -> list[Citation]:
-    return [one.closest for one in answer.not_found if one.closest is not None]
+    return [missing.closest for missing in answer.not_found if missing.closest is not None]
 
 
 def _ground(answer: Answer) -> set[str]:
@@ -268,10 +274,16 @@ def _ground(answer: Answer) -> set[str]:
 
 
 def _read_for(answer: Answer) -> set[str]:
-    cited = {one.chunk_id for one in (*answer.citations, *_closest(answer))}
+    cited = {citation.chunk_id for citation in (*answer.citations, *_closest(answer))}
     if answer.text.strip() in [render("refusal", code) for code in CODES]:
-        return {one.chunk.document_id for one in answer.contexts if one.chunk.id in cited}
-    all_cite = all(one.citations for one in answer.statements if one.kind != "missing")
+        return {
+            context.chunk.document_id for context in answer.contexts if context.chunk.id in cited
+        }
+    all_cite = all(
+        statement.citations for statement in answer.statements if statement.kind != "missing"
+    )
     return {
-        one.chunk.document_id for one in answer.contexts if not all_cite or one.chunk.id in cited
+        context.chunk.document_id
+        for context in answer.contexts
+        if not all_cite or context.chunk.id in cited
     }

@@ -41,14 +41,14 @@ async def streamed(
             try:
                 await until_barred(produce(send.send))
             except Exception as error:  # told in the stream: its status has been sent
-                for one in fail(error):
-                    await send.send(one)
+                for message in fail(error):
+                    await send.send(message)
 
     async with receive, anyio.create_task_group() as group:
         group.start_soon(work)
         try:
-            async for one in receive:
-                yield one
+            async for part in receive:
+                yield part
         except GeneratorExit:  # who asked is gone, and it ends once the work has
             group.cancel_scope.cancel()
 
@@ -113,7 +113,7 @@ def worked(
             work(BackgroundJob(tell, stopped, give_way))
 
         async with taking_turns(turns, wait, run) as told:
-            async for one in told:
-                await send(one)
+            async for message in told:
+                await send(message)
 
     return streamed(produce, as_event(language))

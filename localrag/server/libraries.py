@@ -94,13 +94,13 @@ class Libraries:
         name = self.named(name)
         if not (self._may(name, "reader") and name in self._places):
             raise no_library(name)
-        one = asker()
-        if one is not None and not self._may(name, one.least):
+        person = asker()
+        if person is not None and not self._may(name, person.least):
             raise ForbiddenError(
                 "In the library {name} this takes the role {role}.",
                 hint="Ask an owner of it, who can change yours.",
                 name=name,
-                role=one.least,
+                role=person.least,
             )
         if isinstance(place := self._places[name], Path):
             vaults.prolong(place)
@@ -109,15 +109,15 @@ class Libraries:
     async def listed(self, name: str) -> None:
         """Write down that who asks is told what is in a library, where that is not yet."""
         who, now = (own_name(), self.named(name)), time.monotonic()
-        self._listed = {one: at for one, at in self._listed.items() if now - at < LISTED}
+        self._listed = {reader: at for reader, at in self._listed.items() if now - at < LISTED}
         if who not in self._listed:
             await recorded(who[1], "list")
             self._listed[who] = now
 
     def role(self, name: str) -> Role | None:
         """The role that who asks has in a library; None in a server of one user."""
-        one = asker()
-        return None if one is None else one.user.roles.get(name)
+        person = asker()
+        return None if person is None else person.user.roles.get(name)
 
     def begin(self) -> list[str]:
         """Open all of them, for the server itself; which are empty.
@@ -144,7 +144,9 @@ class Libraries:
     @property
     def answers_nobody(self) -> bool:
         """Whether a database has users that it had not when this server began."""
-        return not self._shared and any(one.library.tells_apart for one in self.opened().values())
+        return not self._shared and any(
+            engine.library.tells_apart for engine in self.opened().values()
+        )
 
     def _by_itself(self) -> AbstractContextManager[None]:
         """A block in which the server acts, and nobody who asks."""
@@ -153,8 +155,8 @@ class Libraries:
     def _may(self, name: str, role: Role) -> bool:
         if not self._shared:
             return True
-        one = asker()
-        return one is not None and one.user.may(name, role)
+        person = asker()
+        return person is not None and person.user.may(name, role)
 
     def _engine(self, name: str) -> Engine:
         place = self._places[name]

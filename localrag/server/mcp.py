@@ -110,8 +110,8 @@ class Protocol:
             found, after = await self._tools.resources(int(cursor))
         return types.ListResourcesResult(
             resources=[
-                types.Resource(uri=each.resource, name=each.file, mime_type="text/plain")
-                for each in found
+                types.Resource(uri=passage.resource, name=passage.file, mime_type="text/plain")
+                for passage in found
             ],
             next_cursor=None if after is None else str(after),
         )

@@ -115,12 +115,12 @@ def below_shared(paths: Iterable[str]) -> dict[str, str]:
     that they have in common, and none above it.
     """
     parts = {path: slashed(path).split("/") for path in paths}
-    folders = {path: each[:-1] for path, each in parts.items()}
+    folders = {path: names[:-1] for path, names in parts.items()}
     places: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for path, each in folders.items():
-        home = _HOME.match("/".join(each))
+    for path, names in folders.items():
+        home = _HOME.match("/".join(names))
         depth = home[0].count("/") + 1 if home else 2
-        places[tuple(each[:depth]) if UPLOADS not in each else (UPLOADS,)].append(path)
+        places[tuple(names[:depth]) if UPLOADS not in names else (UPLOADS,)].append(path)
     several = len(places.keys() - {(UPLOADS,)}) > 1
     told = {}
     for some in places.values():
@@ -133,7 +133,7 @@ def below_shared(paths: Iterable[str]) -> dict[str, str]:
 
 def _shared(folders: Iterable[list[str]]) -> int:
     """How many folders all of these have in common, but for uploads."""
-    others = [each for each in folders if UPLOADS not in each]
+    others = [path for path in folders if UPLOADS not in path]
     ends = zip(min(others), max(others), strict=False) if others else ()
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
 
@@ -171,9 +171,9 @@ def own_names(paths: Iterable[str]) -> dict[str, str]:
 def _apart(name: str, paths: Sequence[str]) -> dict[str, str]:
     """Names for files that all have this one, as far as folders tell them apart."""
     parts = {path: slashed(path).split("/") for path in paths}
-    folders = {path: each[: -1 - name.count("/")] for path, each in parts.items()}
+    folders = {path: segments[: -1 - name.count("/")] for path, segments in parts.items()}
     shared = _shared(folders.values())
-    top = {path: _top(each, shared) for path, each in folders.items()}
+    top = {path: _top(folder, shared) for path, folder in folders.items()}
     names: dict[str, str] = {}
     alike = {name: list(paths)}
     while alike:
@@ -220,7 +220,9 @@ def without_paths(error: E) -> E:
     nor what the database said itself, which has these too.
     """
     said: LocalragError = error
-    in_database = next((one for one in error.values.values() if _DATABASE.match(str(one))), None)
+    in_database = next(
+        (value for value in error.values.values() if _DATABASE.match(str(value))), None
+    )
     if in_database is not None and any(map(_is_private, error.values, error.values.values())):
         kind = next((kind for kind in _SAID if isinstance(error, kind)), LibraryError)
         said = LibraryError(

@@ -145,7 +145,7 @@ class EmbeddingRequest(msgspec.Struct):
     def texts(self) -> list[str]:
         """What is to be embedded. Raises `UsageError` for tokens: they are of another model's."""
         given = [self.input] if isinstance(self.input, str) else self.input
-        texts = [each for each in given if isinstance(each, str)]
+        texts = [part for part in given if isinstance(part, str)]
         if len(texts) < len(given):
             raise UsageError(
                 "The input is tokens of another model, not text.",

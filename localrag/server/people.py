@@ -167,7 +167,7 @@ def _over_socket(scope: Scope) -> bool:
 
 async def while_allowed(
     find: Callable[[], Awaitable[Asker | None]],
-    one: Asker,
+    person: Asker,
     answer: Callable[[Send], Awaitable[None]],
     send: Send,
 ) -> None:
@@ -185,7 +185,7 @@ async def while_allowed(
             now = await find()
         except RefusedError as error:
             return error.status != 503  # then nobody has taken anything away
-        return now is None or not all(now.user.may(*had) for had in one.user.roles.items())
+        return now is None or not all(now.user.may(*had) for had in person.user.roles.items())
 
     async def noting(message: Message) -> None:
         nonlocal begun
@@ -201,9 +201,9 @@ async def while_allowed(
         while True:
             await anyio.sleep(LOOK)
             if await barred():
-                if told or not one.at_work:
+                if told or not person.at_work:
                     block.cancel()
-                for work in one.at_work:
+                for work in person.at_work:
                     work.cancel()
                 told = True
 
@@ -252,16 +252,20 @@ def users_of(places: Sequence[Location]) -> Iterator[Kept | None]:
 
     Raises `UsageError` where some are elsewhere: nobody could tell who may see those.
     """
-    databases = {(one.host, one.port, one.name): one for one in places if isinstance(one, Database)}
+    databases = {
+        (place.host, place.port, place.name): place
+        for place in places
+        if isinstance(place, Database)
+    }
     if not databases:
         yield None
         return
     from localrag.library.catalogue.postgres.users import Users as Kept
 
     with ExitStack() as held:
-        known = [held.enter_context(Kept(one)) for one in databases.values()]
-        used = [one for one in known if one.are_used()]
-        elsewhere = len(databases) > 1 or not all(isinstance(one, Database) for one in places)
+        known = [held.enter_context(Kept(database)) for database in databases.values()]
+        used = [kept_place for kept_place in known if kept_place.are_used()]
+        elsewhere = len(databases) > 1 or not all(isinstance(place, Database) for place in places)
         if used and elsewhere:
             raise UsageError(
                 "The libraries are not all in one database, and one of these has users: nobody "

@@ -143,7 +143,7 @@ class Turns:
 
     def _placed(self, user: str) -> QueuePlace:
         tag = max(self._now, self._last.get(user, self._now - 1) + 1)
-        self._last = {one: last for one, last in self._last.items() if last >= self._now}
+        self._last = {name: last for name, last in self._last.items() if last >= self._now}
         self._last[user] = tag
         mine = QueuePlace(user, tag)
         behind = (at for at, place in enumerate(self._line) if at >= self.width and place.tag > tag)

@@ -52,7 +52,7 @@ class RequestLog:
 
     def _route(self, scope: Scope) -> str:
         """The pattern of the path: what stands in its place may name a document."""
-        for one in self._routes:
-            if isinstance(one, Route | Mount) and one.matches(scope)[0] != Match.NONE:
-                return one.path
+        for route in self._routes:
+            if isinstance(route, Route | Mount) and route.matches(scope)[0] != Match.NONE:
+                return route.path
         return "-"

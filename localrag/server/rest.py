@@ -93,17 +93,17 @@ class RestRoutes:
 
     async def status(self, _: Request) -> Response:
         """The libraries, who asks, what the guard has seen since the start, the model's servers."""
-        one, servers = asker(), standings()
+        person, servers = asker(), standings()
         return reply(
             {
-                "user": one and {"name": one.user.name, "by_proxy": one.by_proxy},
+                "user": person and {"name": person.user.name, "by_proxy": person.by_proxy},
                 "libraries": await anyio.to_thread.run_sync(self._libraries),
                 "version": __version__,
                 "licence": LICENCE,
                 "outside": network.outside(),
                 "blocked": len(network.attempts()),
                 "servers": len(servers),
-                "servers_up": sum(one.up for one in servers),
+                "servers_up": sum(server.up for server in servers),
             }
         )
 
@@ -117,10 +117,10 @@ class RestRoutes:
             {
                 "name": name,
                 "role": self.libraries.role(name),
-                "mode": one.settings.answer.mode,
-                **plain(one.library.counts()),
+                "mode": engine.settings.answer.mode,
+                **plain(engine.library.counts()),
             }
-            for name, one in engines
+            for name, engine in engines
         ]
 
     async def upload(self, request: Request) -> Response:
@@ -145,7 +145,7 @@ class RestRoutes:
 
         def forget() -> dict[str, object]:
             held = library.sources(about.sources)
-            attached = [one.state.path for one in held if one.document_id != document]
+            attached = [record.state.path for record in held if record.document_id != document]
             names = {path: naming.of(path) for path in (*about.sources, *attached)}
             removal = library.remove(sources=names)
             self.pages.forget(name)

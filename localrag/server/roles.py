@@ -79,10 +79,10 @@ def least_for(routes: Iterable[BaseRoute], scope: Scope) -> Least:
 
     What no route answers is for the application to say.
     """
-    for one in routes:
-        if isinstance(one, Route | Mount):
-            match, _ = one.matches(scope)
+    for route in routes:
+        if isinstance(route, Route | Mount):
+            match, _ = route.matches(scope)
             if match is Match.FULL:
                 method = "GET" if scope["method"] == "HEAD" else scope["method"]
-                return LEAST.get((method, one.path), "nobody")
+                return LEAST.get((method, route.path), "nobody")
     return "signed in"

@@ -84,7 +84,8 @@ class Searching:
             return Response(status_code=499)
         hits, steps = found
         said = [
-            {"name": step_name(one.kind, language), "said": scored(one, language)} for one in steps
+            {"name": step_name(step.kind, language), "said": scored(step, language)}
+            for step in steps
         ]
         return reply({"passages": passages(hits, language), "steps": said})
 

@@ -62,8 +62,8 @@ def _of_settings(settings: Settings) -> str:
     return _digest(msgspec.json.encode(settings))
 
 
-def _differ(one: Setup, other: Setup, name: str) -> bool:
-    return bool(getattr(one, name) != getattr(other, name))
+def _differ(setup: Setup, other: Setup, name: str) -> bool:
+    return bool(getattr(setup, name) != getattr(other, name))
 
 
 def _digest(*values: object) -> str:

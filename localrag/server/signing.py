@@ -43,22 +43,22 @@ class Signing:
 
     async def begin(self, request: Request) -> Response:
         """The cookie for a page that brought a token."""
-        response, one = Response(status_code=204), asker()
+        response, person = Response(status_code=204), asker()
         session = self.access.session
-        if one is not None:
+        if person is not None:
             bearers, _ = self.access.brought(request.headers)
-            if not bearers or one.by_proxy:  # whoever has a cookie, or needs none
+            if not bearers or person.by_proxy:  # whoever has a cookie, or needs none
                 return response
-            session = await anyio.to_thread.run_sync(one.users.begin_session, bearers[0])
+            session = await anyio.to_thread.run_sync(person.users.begin_session, bearers[0])
         response.set_cookie(self.access.cookie, session, **self._kept)
         return response
 
     async def end(self, request: Request) -> Response:
         """Let the session end for which the cookie stands."""
-        response, one = Response(status_code=204), asker()
-        if one is not None and self.access.people is not None:
+        response, person = Response(status_code=204), asker()
+        if person is not None and self.access.people is not None:
             for session in self.access.brought(request.headers)[1]:
-                await anyio.to_thread.run_sync(one.users.end_session, session)
+                await anyio.to_thread.run_sync(person.users.end_session, session)
             self.access.people.forget()
         response.delete_cookie(self.access.cookie, **self._kept)
         return response

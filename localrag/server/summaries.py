@@ -138,7 +138,7 @@ class _Telling:
                     kept=event.kept,
                     seconds=round(event.seconds, 1),
                     total=event.summary.total,
-                    documents=[self._document(each) for each in self._documents],
+                    documents=[self._document(document) for document in self._documents],
                 )
             case SectionDone():
                 document = self._documents[event.document]
@@ -159,7 +159,7 @@ class _Telling:
                     "summary",
                     final=event.final,
                     seconds=round(event.seconds, 1),
-                    lines=[coverage_lines(each, event.about) for each in event.documents],
+                    lines=[coverage_lines(document, event.about) for document in event.documents],
                     total=total_line(event),
                 )
 

@@ -194,7 +194,7 @@ class Found(Struct):
 
     def said(self) -> str:
         """In words."""
-        said = [each.said() for each in self.passages] or [tr("Nothing found.")]
+        said = [passage.said() for passage in self.passages] or [tr("Nothing found.")]
         return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
 
 
@@ -238,7 +238,7 @@ class Missing(Struct):
         said.append(self.reason)
         if self.suggestions:
             said.append(tr("You could ask instead:"))
-        return "\n".join([*said, *(f"  {each}" for each in self.suggestions)])
+        return "\n".join([*said, *(f"  {suggestion}" for suggestion in self.suggestions)])
 
 
 class Answered(Struct):
@@ -260,10 +260,10 @@ class Answered(Struct):
         if self.unsupported:
             said.insert(0, tr("No passage supports this:"))
         if self.citations:
-            said.append("\n".join(each.said() for each in self.citations))
-        for each in self.not_found:
-            part = f"{tr('On “{question}”:', question=each.question)}\n" if self.grounded else ""
-            said.append(f"{part}{each.said()}")
+            said.append("\n".join(citation.said() for citation in self.citations))
+        for missing in self.not_found:
+            part = f"{tr('On “{question}”:', question=missing.question)}\n" if self.grounded else ""
+            said.append(f"{part}{missing.said()}")
         return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
 
 
@@ -362,7 +362,7 @@ class SummaryText(Struct):
             said.append("\n".join([document.file, *document.card]))
             for section in document.sections:
                 said.append("\n".join(filter(None, [section.title, section.text])))
-                said += [each.said() for each in section.citations]
+                said += [citation.said() for citation in section.citations]
             if self.total == 1:
                 said += document.coverage
         return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
@@ -441,12 +441,12 @@ class Documents(Struct):
         said = [
             tr(
                 "{file}: {pages} pages, {language}, id {document}",
-                file=each.file,
-                pages=each.pages,
-                language=each.language,
-                document=each.document[:SHORT_ID],
+                file=document.file,
+                pages=document.pages,
+                language=document.language,
+                document=document.document[:SHORT_ID],
             )
-            for each in self.documents
+            for document in self.documents
         ]
         if self.next_start is not UNSET:
             said.append(tr("The list goes on at start={start}.", start=self.next_start))
@@ -476,9 +476,9 @@ class State(Struct):
         said = [
             tr(
                 "{name}: {documents} documents, {pages} pages, {passages} passages",
-                **msgspec.structs.asdict(each),
+                **msgspec.structs.asdict(library),
             )
-            for each in self.libraries
+            for library in self.libraries
         ]
         said.append(
             tr(
@@ -516,7 +516,7 @@ class Added(Struct):
                 failed=len(self.not_read),
             )
         ]
-        return "\n".join([*said, *(f"{each.file}: {each.reason}" for each in self.not_read)])
+        return "\n".join([*said, *(f"{file.file}: {file.reason}" for file in self.not_read)])
 
 
 def schema(record: type[Struct]) -> dict[str, Any]:

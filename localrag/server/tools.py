@@ -480,17 +480,19 @@ class Tools:
         def added() -> Added:
             name = self._libraries.named(asked.library)
             report = LocalRAG(self._library(name, "").engine).add(asked.paths)
-            new = [one.source for one in report.committed] + [one.source for one in report.linked]
+            new = [document.source for document in report.committed] + [
+                link.source for link in report.linked
+            ]
             return Added(
                 name,
                 [inert(self._libraries.naming(name).of(source)).text for source in new],
                 len(report.unchanged),
                 [
                     NotRead(
-                        inert(shown_name(one.source)).text,
-                        inert(spoken(without_paths(one.error))).text,
+                        inert(shown_name(failure.source)).text,
+                        inert(spoken(without_paths(failure.error))).text,
                     )
-                    for one in report.failed
+                    for failure in report.failed
                 ],
             )
 
@@ -568,7 +570,11 @@ class _Shown:
 
     def documents(self) -> list[DocumentRecord]:
         """All that may be shown."""
-        return [one for one in self.engine.library.documents() if one.id not in self._private]
+        return [
+            document
+            for document in self.engine.library.documents()
+            if document.id not in self._private
+        ]
 
     def document(self, given: str) -> DocumentRecord:
         """The document of that id, its beginning, URI or name. Raises `UsageError`."""
@@ -578,11 +584,11 @@ class _Shown:
         if record is not None and record.id not in self._private:
             return record
         documents = self.documents()
-        found = [one for one in documents if given in self.names(one)] or [
-            one
-            for one in documents
-            if any(name.endswith(f"/{given}") for name in self.names(one))
-            or (len(given) >= SHORT_ID and one.id.startswith(given))
+        found = [document for document in documents if given in self.names(document)] or [
+            document
+            for document in documents
+            if any(name.endswith(f"/{given}") for name in self.names(document))
+            or (len(given) >= SHORT_ID and document.id.startswith(given))
         ]
         if not found:
             raise LibraryNotFoundError(
@@ -594,7 +600,7 @@ class _Shown:
                 hint="Give the id of one of them.",
                 count=len(found),
                 name=given,
-                ids=", ".join(one.id[:SHORT_ID] for one in found),
+                ids=", ".join(document.id[:SHORT_ID] for document in found),
             )
         return found[0]
 
@@ -673,11 +679,11 @@ class _Shown:
         """A summary, with quotations for each section."""
         reply = SummaryText(
             self._name,
-            [self._summarised(numbered(each), summary.about) for each in summary.documents],
+            [self._summarised(numbered(document), summary.about) for document in summary.documents],
             summary.total,
             summary.final,
             round(summary.seconds, 3),
-            self.left_out + sum(each.left_out for each in summary.documents),
+            self.left_out + sum(document.left_out for document in summary.documents),
         )
         reply.disarmed = self.disarmed  # once all of it has been shown
         return reply
@@ -737,13 +743,13 @@ class _Shown:
     def missing(self, answer: Answer, found: NotFound) -> Missing:
         """What the documents do not answer; wordings of theirs that could steer a model go."""
         closest = found.closest
-        suggestions = (self._whole(each.question) for each in found.suggestions)
+        suggestions = (self._whole(suggestion.question) for suggestion in found.suggestions)
         return Missing(
             self.own(found.question),
             [self.own(word) for word in found.looked_for],
             self.own(reason_text(found)),
             self.quotation(answer, closest) if closest is not None else None,
-            [each for each in suggestions if each],
+            [question for question in suggestions if question],
         )
 
     def page(self, record: DocumentRecord, span: PageSpan, start: int, mark: str) -> PageText:

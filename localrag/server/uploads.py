@@ -80,14 +80,14 @@ class UploadRoutes:
     ) -> AsyncIterator[ServerSentEvent]:
         async def work(send: Send) -> None:
             async with self._turn, working(_Adding(engine, file, name, language)) as told:
-                async for one in told:
-                    await send(one)
+                async for message in told:
+                    await send(message)
 
         # The file stays until nobody reads it any more, also where the client goes in between.
         with held:
             async with aclosing(streamed(work, as_event(language))) as told:
-                async for one in told:
-                    yield one
+                async for part in told:
+                    yield part
 
 
 @dataclass

@@ -78,7 +78,9 @@ def _is_offset(said: str) -> bool:
 
 def quoted(library: str, answer: Answer, citation: Citation) -> View:
     """Where the quotation of a citation stands."""
-    passage = next(one for one in answer.contexts if one.chunk.id == citation.chunk_id).chunk
+    passage = next(
+        context for context in answer.contexts if context.chunk.id == citation.chunk_id
+    ).chunk
     if citation.place is not None:
         start = citation.place.start
     else:

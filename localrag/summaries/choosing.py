@@ -105,9 +105,9 @@ def sentences(
         if not any(map(str.isalnum, text)):  # a line of dashes
             continue
         columns = tuple(
-            replace(each, start=0, end=end - start)
-            for each in chunk.columns
-            if each.start <= start < each.end
+            replace(column, start=0, end=end - start)
+            for column in chunk.columns
+            if column.start <= start < column.end
         )
         own = replace(
             chunk,
@@ -125,7 +125,7 @@ def _spans(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
     spans = [
         (start, end, chunk.text[start:end])
         for start, end in split_sentences(chunk.text)
-        if not any(each.start <= start < each.end for each in chunk.columns)
+        if not any(column.start <= start < column.end for column in chunk.columns)
     ]
     yield from sorted([*spans, *rows])
 
@@ -133,17 +133,17 @@ def _spans(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
 def telling(candidates: Sequence[Sentence]) -> list[Sentence]:
     """Those that say something and can be quoted whole, the same words once; all where none do."""
     first: dict[str, Sentence] = {}
-    for each in candidates:
-        first.setdefault(" ".join(each.text.split()), each)
+    for candidate in candidates:
+        first.setdefault(" ".join(candidate.text.split()), candidate)
     candidates = list(first.values())
     named = [
-        each
-        for each in candidates
-        if len(each.terms) >= LEAST_TERMS
-        and len(each.text) <= MOST_LENGTH
-        and each.text.strip() not in each.chunk.heading
+        candidate
+        for candidate in candidates
+        if len(candidate.terms) >= LEAST_TERMS
+        and len(candidate.text) <= MOST_LENGTH
+        and candidate.text.strip() not in candidate.chunk.heading
     ]
-    return named or [each for each in candidates if len(each.text) <= MOST_LENGTH]
+    return named or [candidate for candidate in candidates if len(candidate.text) <= MOST_LENGTH]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,10 +163,13 @@ class SummaryTopic:
 
         Terms that stand in few of the sentences count for more. `RANKED` is not in it.
         """
-        counts = Counter(term for each in candidates for term in each.terms & self.terms)
+        counts = Counter(term for candidate in candidates for term in candidate.terms & self.terms)
         weights = {term: math.log1p(len(candidates) / (counts[term] or 1)) for term in self.terms}
         total = sum(weights.values()) or 1.0
-        shared = [sum(weights[t] for t in each.terms & self.terms) / total for each in candidates]
+        shared = [
+            sum(weights[t] for t in candidate.terms & self.terms) / total
+            for candidate in candidates
+        ]
         return (vectors @ self.vector + SHARED * np.array(shared)).astype(np.float32)
 
 
@@ -184,10 +187,10 @@ def best(
     """
     if not candidates or count < 1:
         return []
-    vectors = embedder.embed_documents([each.text for each in candidates])
+    vectors = embedder.embed_documents([candidate.text for candidate in candidates])
     if topic is not None:
         about = topic.relevance(candidates, vectors)
-        ranks = np.array([each.rank for each in candidates], dtype=np.float32)
+        ranks = np.array([candidate.rank for candidate in candidates], dtype=np.float32)
         relevance = about + RANKED / (1.0 + ranks / 10.0)
     elif centre is not None:
         relevance = (vectors @ centre).astype(np.float32)

@@ -103,9 +103,9 @@ class Tools:
         found, left_out = sentences(at, chunk, self.tokenize, self.steers, rank)
         first, last = self.within
         inside = [
-            each
-            for each in found
-            if each.chunk.start >= first and (last is None or each.chunk.start < last)
+            sentence
+            for sentence in found
+            if sentence.chunk.start >= first and (last is None or sentence.chunk.start < last)
         ]
         return inside, left_out
 
@@ -156,7 +156,7 @@ def draft_one(
     sections: list[SummarySection] = []
     sources: list[tuple[ScoredChunk, ...]] = []
     for part in cuts:
-        own = [each for each in chosen if part.first <= each.passage <= part.last]
+        own = [sentence for sentence in chosen if part.first <= sentence.passage <= part.last]
         if about and not own:
             continue
         scored = _scored(own, record.sources[0])
@@ -168,7 +168,7 @@ def draft_one(
             page(start),
             page(max(start, end - 1)),
             part.last - part.first + 1,
-            len({each.passage for each in own}),
+            len({sentence.passage for sentence in own}),
             "not written" if len(own) >= LEAST_WRITTEN else "quoted",
             quoted(scored, tools.attribute(scored)) if scored else (),
         )
@@ -298,11 +298,11 @@ def _about(
             left_out += steering
     topic = SummaryTopic.of(about, tools.embedder, tools.tokenize)
     chosen = best(telling(candidates), count, tools.embedder, topic)
-    return sorted(chosen, key=lambda each: each.chunk.start), left_out
+    return sorted(chosen, key=lambda sentence: sentence.chunk.start), left_out
 
 
 def _scored(chosen: Sequence[Sentence], source: str) -> tuple[ScoredChunk, ...]:
-    return tuple(ScoredChunk(each.chunk, 0.0, source) for each in chosen)
+    return tuple(ScoredChunk(sentence.chunk, 0.0, source) for sentence in chosen)
 
 
 def _unit(sections: Sequence[SummarySection]) -> Unit:
@@ -403,7 +403,7 @@ def summarise(
     kept = _kept(library, run, keys)
     private = [at for at in keys if run.documents[at[0]].document_id in work.private]
     to_write = [at for at in keys if at not in kept and at not in private]
-    seconds = [each.seconds for each in kept.values() if each.seconds > 0]
+    seconds = [entry.seconds for entry in kept.values() if entry.seconds > 0]
     pace = sum(seconds) / len(seconds) if seconds else SECONDS_A_SECTION
     for at in private:
         run.put(*at, replace(run.documents[at[0]].sections[at[1]], reason="private"))

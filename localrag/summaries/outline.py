@@ -44,7 +44,7 @@ def parts(
     lengths = [max(1, passage.end - passage.start) * width for passage in passages]
     total = sum(lengths)
     count = min(most, len(passages), max(1, round(total / LEAST_LENGTH)))
-    paths = [tuple(filter(None, each.heading.split(HEADING_SEPARATOR))) for each in passages]
+    paths = [tuple(filter(None, passage.heading.split(HEADING_SEPARATOR))) for passage in passages]
     shared = len(_shared(paths))
     cuts = _cuts(paths, lengths)
     before = [0.0, *accumulate(lengths)]

@@ -61,8 +61,8 @@ def joined(sentences: Sequence[ScoredChunk]) -> ScoredChunk:
     """The sentences as one passage, as the model reads them; rows have the names of columns."""
     first = sentences[0]
     lines = [
-        next((text for _, _, text in named_rows(each.chunk)), each.chunk.text).strip()
-        for each in sentences
+        next((text for _, _, text in named_rows(sentence.chunk)), sentence.chunk.text).strip()
+        for sentence in sentences
     ]
     return replace(first, chunk=replace(first.chunk, text="\n".join(lines), columns=()))
 

@@ -186,7 +186,7 @@ def in_force() -> set[Held]:
     keep = (*processes.PLAIN, "LOCALRAG_WATCHED")  # so that a watched run knows whose child it is
     done = processes.run(processes.python(program), keep)
     said = done.stdout.decode("ascii", "replace").splitlines()
-    return {one for one in get_args(Held) if one in said}
+    return {kind for kind in get_args(Held) if kind in said}
 
 
 def readable() -> list[Path]:
@@ -287,22 +287,24 @@ def _filter(machine: str) -> list[bytes]:
     load, equal, greater, any_bit, give = 0x20, 0x15, 0x25, 0x45, 0x06
     number, architecture, first, second = 0, 4, 16, 24  # offsets; of arguments, their lower halves
     allow = do(give, 0x7FFF0000)
-    forbid, unknown = (do(give, 0x00050000 | each) for each in (errno.EPERM, errno.ENOSYS))
+    forbid, unknown = (
+        do(give, 0x00050000 | code_number) for code_number in (errno.EPERM, errno.ENOSYS)
+    )
 
     code = [do(load, architecture), do(equal, _ARCHITECTURES[machine], 1, 0), forbid]
     code += [do(load, number), do(greater, _NEWEST, 0, 1), unknown]
     code += [do(equal, _CLONE3, 0, 1), unknown]  # its flags cannot be seen; libraries use clone
     code += [do(equal, _CLONE[machine], 0, 4), do(load, first)]
     code += [do(any_bit, _CLONE_THREAD, 0, 1), allow, forbid]
-    for each in _ABOUT_A_PROCESS[machine]:
-        code += [do(equal, each, 0, 5), do(load, first), do(equal, os.getpid(), 1, 0)]
+    for call in _ABOUT_A_PROCESS[machine]:
+        code += [do(equal, call, 0, 5), do(load, first), do(equal, os.getpid(), 1, 0)]
         code += [do(equal, 0, 0, 1), allow, forbid]
-    for each, orders in _ORDERS[machine].items():
+    for call, orders in _ORDERS[machine].items():
         count = len(orders)
-        code += [do(equal, each, 0, count + 3), do(load, second)]
+        code += [do(equal, call, 0, count + 3), do(load, second)]
         code += [do(equal, order, count - done, 0) for done, order in enumerate(orders)]
         code += [allow, forbid]
     forbidden = (*_FORBIDDEN[machine], *_COMMON)
-    for done, each in enumerate(forbidden):
-        code.append(do(equal, each, len(forbidden) - done, 0))
+    for done, call in enumerate(forbidden):
+        code.append(do(equal, call, len(forbidden) - done, 0))
     return [*code, allow, forbid]

@@ -161,11 +161,11 @@ def make_private(path: Path) -> None:
     """Take from others what another program has made at `path` and below."""
     if os.name == "nt":
         return
-    for one in (path, *path.rglob("*")):
-        if not one.is_symlink():
-            file, folder = _modes(one.parent)
+    for entry in (path, *path.rglob("*")):
+        if not entry.is_symlink():
+            file, folder = _modes(entry.parent)
             # What may be run by its owner stays so.
-            one.chmod(folder if one.is_dir() else file | one.stat().st_mode & stat.S_IXUSR)
+            entry.chmod(folder if entry.is_dir() else file | entry.stat().st_mode & stat.S_IXUSR)
 
 
 def replace_content(path: Path, content: str | bytes) -> None:

@@ -168,7 +168,10 @@ class KernelKeys:
         numbers = _numbers()
         if numbers is None:
             return -1
-        passed = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
+        passed = [
+            ctypes.c_long(argument) if isinstance(argument, int) else argument
+            for argument in arguments
+        ]
         number = numbers[("add_key", "keyctl").index(call)]
         function = ctypes.CDLL(None, use_errno=True).syscall
         function.restype = ctypes.c_long

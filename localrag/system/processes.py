@@ -367,7 +367,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 def _absolute_folders(paths: str) -> str:
     folders = paths.split(os.pathsep)
-    return os.pathsep.join(each for each in folders if os.path.isabs(each))  # noqa: PTH117
+    return os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117
 
 
 def _absolute(path: str) -> str:

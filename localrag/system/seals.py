@@ -160,7 +160,7 @@ def accept(key: bytes) -> None:
     name = Seal(key).name
     if not is_accepted(key):
         files.make_folder(keys_folder())
-        names = "".join(f"{one}\n" for one in [*_accepted(), name])
+        names = "".join(f"{accepted}\n" for accepted in [*_accepted(), name])
         files.replace_file(_list(), lambda file: file.write(names.encode("ascii")))
 
 

@@ -279,7 +279,9 @@ def reply_of(answer: Answer) -> Reply:
     return Reply(
         text=words(answer.statements).strip(),
         stated=answer.grounded,
-        supported=all(each.rating in (None, "fully supported") for each in answer.statements),
+        supported=all(
+            statement.rating in (None, "fully supported") for statement in answer.statements
+        ),
         confidence=max(grades, default=None),
         citations=answer.citations,
         seconds=answer.seconds,

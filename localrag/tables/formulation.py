@@ -310,7 +310,7 @@ def query_in(reply: str, columns: Sequence[SheetColumn]) -> Query | None:
         return None
     by_key = {column.key: column for column in columns}
     try:
-        conditions = tuple(_condition_in(one, by_key) for one in form["where"])
+        conditions = tuple(_condition_in(condition, by_key) for condition in form["where"])
         computed, of, by = form["compute"], form["of"], form["by"]
     except (KeyError, TypeError, ValueError):
         return None
@@ -335,5 +335,5 @@ def _condition_in(form: Mapping[str, object], columns: Mapping[str, SheetColumn]
         return Condition(column.key, sign, float(str(value)))  # type: ignore[arg-type]
     text = str(value)
     if column.kind == "text" and sign in ("=", "!="):
-        text = nearest_text(text, {fold(each): each for each in column.values}) or text
+        text = nearest_text(text, {fold(stored): stored for stored in column.values}) or text
     return Condition(column.key, sign, text)  # type: ignore[arg-type]

@@ -216,16 +216,16 @@ def nearest_text(given: str, texts: dict[str, str]) -> str | None:
     return around[0] if len(around) == 1 and len(folded) > 2 else None
 
 
-def agree(one: QueryResult, other: QueryResult) -> bool:
+def agree(first: QueryResult, other: QueryResult) -> bool:
     """Whether two queries give the same answer, whatever else one of them lists beside it."""
-    if one.is_empty or other.is_empty or one.cut_short or other.cut_short:
+    if first.is_empty or other.is_empty or first.cut_short or other.cut_short:
         return False
-    some, more = _answers(one), _answers(other)
+    some, more = _answers(first), _answers(other)
     if some == more:
         return True
-    if len(one.rows) != len(other.rows):
+    if len(first.rows) != len(other.rows):
         return False
-    narrow, wide = (one, other) if len(one.rows[0]) <= len(other.rows[0]) else (other, one)
+    narrow, wide = (first, other) if len(first.rows[0]) <= len(other.rows[0]) else (other, first)
     return all(
         any(
             {_norm(value) for value in row} <= {_norm(value) for value in beside}

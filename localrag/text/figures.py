@@ -174,14 +174,14 @@ def figures(text: str) -> list[Figure]:
             take(_time(match))
     for match in _NUMBERS.finditer(text):
         take(_number_of(match, text))
-    return sorted(found, key=lambda each: each.start)
+    return sorted(found, key=lambda figure: figure.start)
 
 
 def blanked(text: str, some: Iterable[Figure]) -> str:
     """The text with blanks for some of its figures; their units stay."""
     rest = list(text)
-    for each in some:
-        rest[each.start : each.end] = " " * (each.end - each.start)
+    for figure in some:
+        rest[figure.start : figure.end] = " " * (figure.end - figure.start)
     return "".join(rest)
 
 
@@ -216,12 +216,13 @@ def figures_not_in(text: str, others: Sequence[str], counted: str | None = None)
     wanted = [f for f in figures(text) if not _counts(f, text[f.start : f.end])]
     if not wanted:
         return []
-    there = [each for other in others for each in figures(other)]
+    there = [figure for other in others for figure in figures(other)]
     digits = _digits(others)
     return [
         f
         for f in wanted
-        if not any(f.agrees(each) for each in there) and not _spelled(text[f.start : f.end], digits)
+        if not any(f.agrees(other) for other in there)
+        and not _spelled(text[f.start : f.end], digits)
     ]
 
 
@@ -232,28 +233,28 @@ def counts_asked(question: str) -> str | None:
 
 
 def _counts_not_in(text: str, others: Sequence[str], counted: str) -> list[Figure]:
-    there = [each for other in others for each in _with_small(other)]
+    there = [figure for other in others for figure in _with_small(other)]
     digits, of_counts = _digits(others), _digits(map(_without_measures, others))
     measured = counted == "" or any(map(_is_measure, _units(counted, 0, 0)))
     found = []
-    for one in _with_small(text):
-        measure = one.kind != "number" or _measures(one)
+    for figure in _with_small(text):
+        measure = figure.kind != "number" or _measures(figure)
         same = (
-            each
-            for each in there
-            if one.agrees(each)
-            and (measured or measure or one.units & each.units or not _measures(each))
+            other
+            for other in there
+            if figure.agrees(other)
+            and (measured or measure or figure.units & other.units or not _measures(other))
         )
-        spelled = _spelled(text[one.start : one.end], digits if measure else of_counts)
+        spelled = _spelled(text[figure.start : figure.end], digits if measure else of_counts)
         if not spelled and not any(same):
-            found.append(one)
+            found.append(figure)
     return found
 
 
 def _without_measures(text: str) -> str:
     """The text with blanks for days, times and numbers of what is measured; a year may be both."""
-    dated = (each for each in figures(text) if each.kind == "date")
-    days = [each for each in dated if each.value[1:] != (None, None)]
+    dated = (figure for figure in figures(text) if figure.kind == "date")
+    days = [figure for figure in dated if figure.value[1:] != (None, None)]
     return blanked(text, [*days, *filter(_measures, figures(text))])
 
 
@@ -265,7 +266,7 @@ def _with_small(text: str) -> list[Figure]:
     """The figures of a text with the Chinese numerals of one sign before 个 and its like."""
     found = figures(text)
     for match in _FEW.finditer(text):
-        if not any(each.start <= match.start() < each.end for each in found):
+        if not any(figure.start <= match.start() < figure.end for figure in found):
             value = han_value(match[1])
             found.append(Figure(match.start(1), match.end(1), "number", (value,)))
     return found
@@ -295,8 +296,8 @@ def _counts(figure: Figure, said: str) -> bool:
 
 def _spelled(said: str, digits: set[str]) -> bool:
     """Whether all digits of a figure are among these, in whatever kind of figure."""
-    own = [each.lstrip("0") for each in _DIGITS.findall(said.replace(",", ""))]
-    return bool(own) and all(each in digits for each in own)
+    own = [digit.lstrip("0") for digit in _DIGITS.findall(said.replace(",", ""))]
+    return bool(own) and all(digit in digits for digit in own)
 
 
 def _date(match: re.Match[str]) -> Figure | None:

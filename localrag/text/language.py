@@ -141,6 +141,6 @@ def main_language(text: str) -> LanguageCode:
     return CHINESE.code if language == "mixed" else language
 
 
-def are_foreign(one: DetectedLanguage, other: DetectedLanguage) -> bool:
+def are_foreign(first: DetectedLanguage, other: DetectedLanguage) -> bool:
     """Whether texts in these languages share no words: they differ, and neither is mixed."""
-    return one != other and "mixed" not in (one, other)
+    return first != other and "mixed" not in (first, other)

@@ -97,7 +97,7 @@ class Installer:
                 installed=as_name(installed),
             )
         size = self._size()
-        disk = next(one for one in (self._to, *self._to.parents) if one.exists())
+        disk = next(parent for parent in (self._to, *self._to.parents) if parent.exists())
         if (free := shutil.disk_usage(disk).free) < size + _MARGIN:
             raise BundleError(
                 "The installation needs {needed} in {folder}, but only {free} are free.",
@@ -131,7 +131,7 @@ class Installer:
 
     def _holds_other_things(self) -> bool:
         if self._to.is_dir():
-            return any(one.name not in _BEGUN for one in self._to.iterdir())
+            return any(entry.name not in _BEGUN for entry in self._to.iterdir())
         return self._to.exists()
 
     def _distributions(self) -> set[str]:
@@ -223,7 +223,7 @@ class Installer:
         home.mkdir(exist_ok=True)
         # Damaged or half-made ones go, but not the one that the launcher runs.
         names = (self._name, f"{self._name}-2")
-        folder = home / next(one for one in names if one != self._record().get("environment"))
+        folder = home / next(name for name in names if name != self._record().get("environment"))
         scratch = home / "wheels.part"
         for left in (folder, scratch):
             if left.exists():

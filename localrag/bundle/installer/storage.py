@@ -34,13 +34,13 @@ class Folder:
         found: dict[str, int] = {}
         mount = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", -1)  # a folder's link on Windows
         for folder, folders, names in os.walk(self.path, onerror=_fail):
-            for one in (*folders, *names):
-                path = Path(folder, one)
+            for entry in (*folders, *names):
+                path = Path(folder, entry)
                 name, about = path.relative_to(self.path).as_posix(), path.lstat()
                 plain = stat.S_ISDIR(about.st_mode) or stat.S_ISREG(about.st_mode)
                 if not plain or getattr(about, "st_reparse_tag", 0) == mount:
                     raise _linked(name)
-                if one in names and not _is_litter(one):
+                if entry in names and not _is_litter(entry):
                     found[name] = about.st_size
         return found
 

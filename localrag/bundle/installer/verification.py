@@ -136,7 +136,7 @@ def verify_signature(raw: bytes, signature: bytes, key: Path) -> str:
     public = _public_keys(key)
     with tempfile.TemporaryDirectory() as scratch:
         allowed, given = Path(scratch, "allowed"), Path(scratch, "signature")
-        lines = (f'localrag namespaces="{NAMESPACE}" {one}\n' for one in public)
+        lines = (f'localrag namespaces="{NAMESPACE}" {line_of_key}\n' for line_of_key in public)
         allowed.write_text("".join(lines), encoding="ascii")
         given.write_bytes(signature)
         files = ("-f", allowed.absolute(), "-s", given.absolute())
@@ -192,7 +192,7 @@ def _public_keys(path: Path) -> list[str]:
             reason=error.strerror,
         ) from None
     wanted = [line for line in lines if line.strip() and not line.strip().startswith("#")]
-    keys = [re.match(r"\s*([A-Za-z0-9@.-]{1,80} AAAA[A-Za-z0-9+/=]+)(\s|$)", one) for one in wanted]
+    keys = [re.match(r"\s*([A-Za-z0-9@.-]{1,80} AAAA[A-Za-z0-9+/=]+)(\s|$)", key) for key in wanted]
     if not keys or None in keys:
         raise BundleError(
             "{path} is not an OpenSSH public key.",

@@ -56,9 +56,9 @@ class ZipArchive:
         except _UNREADABLE as error:
             raise self.damaged(error) from error
         members = self._zip.infolist()
-        unpacked = sum(each.file_size for each in members)
+        unpacked = sum(member.file_size for member in members)
         # Members that overlap, or lie, do not make the file any larger.
-        packed = min(sum(each.compress_size for each in members), len(file.data)) or 1
+        packed = min(sum(member.compress_size for member in members), len(file.data)) or 1
         if (
             len(members) > MOST_MEMBERS
             or unpacked > LARGEST
@@ -71,7 +71,7 @@ class ZipArchive:
                 size=unpacked >> 20,
                 packed=-(-len(file.data) // 2**20),
             )
-        if any(each.flag_bits & 1 for each in members):
+        if any(member.flag_bits & 1 for member in members):
             raise EncryptedFileError(
                 "{source} is password-protected, so its text cannot be read.",
                 hint="Open it in its own program, remove the password and add the new file.",
@@ -134,17 +134,17 @@ class ZipArchive:
         folder, name = posixpath.split(part)
         root = self.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
         found = {}
-        for each in () if root is None else root:
-            if each.get("TargetMode", "").lower() != "external":
-                target = posixpath.normpath(posixpath.join("/", folder, each.get("Target", "")))
-                kind = each.get("Type", "").rpartition("/")[2]
-                found[each.get("Id", "")] = (kind, target.lstrip("/"))
+        for element in () if root is None else root:
+            if element.get("TargetMode", "").lower() != "external":
+                target = posixpath.normpath(posixpath.join("/", folder, element.get("Target", "")))
+                kind = element.get("Type", "").rpartition("/")[2]
+                found[element.get("Id", "")] = (kind, target.lstrip("/"))
         return found
 
     def _refuse_depth(self, root: ElementTree.Element) -> None:
         level = [root]
         for _ in range(DEEPEST):
-            level = [child for each in level for child in each]
+            level = [child for parent in level for child in parent]
             if not level:
                 return
         raise self.too_deep()
@@ -192,4 +192,4 @@ def core_title(archive: ZipArchive) -> str:
     root = archive.xml("docProps/core.xml")
     if root is None:
         return ""
-    return next((each.text or "" for each in root if local(each.tag) == "title"), "")
+    return next((element.text or "" for element in root if local(element.tag) == "title"), "")

@@ -110,7 +110,10 @@ def _side_by_side(rows: dict[int, dict[int, str]], group: list[int]) -> list[lis
 
 
 def _reach(extents: dict[int, tuple[int, int]], columns: list[int]) -> tuple[int, int]:
-    return (min(extents[each][0] for each in columns), max(extents[each][1] for each in columns))
+    return (
+        min(extents[column][0] for column in columns),
+        max(extents[column][1] for column in columns),
+    )
 
 
 def _without_titles(table: Rows) -> list[Rows]:
@@ -172,7 +175,7 @@ def leave_out(
     for cells in rows.values() if gone else ():
         for column in gone & cells.keys():
             del cells[column]
-    for number in [each for each, cells in rows.items() if each in hidden or not cells]:
+    for number in [row for row, cells in rows.items() if row in hidden or not cells]:
         del rows[number]
     found = {"rows": len(hidden), "columns": len(gone)}
     return {what: count for what, count in found.items() if count}

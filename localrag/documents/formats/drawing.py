@@ -16,14 +16,14 @@ def paragraphs(root: ElementTree.Element) -> Iterator[str]:
     """The paragraphs of text below an element, in the order of the file."""
     for node in root.iter():
         if local(node.tag) == "p":
-            parts = (each.text or "" for each in node.iter() if local(each.tag) == "t")
+            parts = (element.text or "" for element in node.iter() if local(element.tag) == "t")
             if text := squeeze(clean("".join(parts))):
                 yield text
 
 
 def chart_title(root: ElementTree.Element) -> str:
     """The title of a chart, "" where it has none of its own."""
-    title = next((each for each in root.iter() if local(each.tag) == "title"), None)
+    title = next((element for element in root.iter() if local(element.tag) == "title"), None)
     return " ".join(paragraphs(title)) if title is not None else ""
 
 
@@ -31,8 +31,8 @@ def chart_rows(root: ElementTree.Element) -> list[list[str]]:
     """The data that a chart draws: a row names the series, then each category has one."""
     columns: list[tuple[str, dict[int, str]]] = []
     categories: dict[int, str] = {}
-    for series in (each for each in root.iter() if local(each.tag) == "ser"):
-        parts = {local(each.tag): each for each in series}
+    for series in (element for element in root.iter() if local(element.tag) == "ser"):
+        parts = {local(element.tag): element for element in series}
         name = " ".join(_points(parts["tx"]).values()) if "tx" in parts else ""
         for key in ("cat", "xVal"):
             if key in parts and not categories:
@@ -51,15 +51,15 @@ def chart_rows(root: ElementTree.Element) -> list[list[str]]:
 def _points(node: ElementTree.Element) -> dict[int, str]:
     """The values by their number; of several levels of categories, one after another."""
     points: dict[int, str] = {}
-    for each in node.iter():
-        if local(each.tag) == "pt":
-            number = each.get("idx", "")
-            value = " ".join(v.text or "" for v in each if local(v.tag) == "v")
+    for element in node.iter():
+        if local(element.tag) == "pt":
+            number = element.get("idx", "")
+            value = " ".join(v.text or "" for v in element if local(v.tag) == "v")
             if number.isdecimal():
                 text = squeeze(clean(value))
                 place = int(number[:9])
                 points[place] = squeeze(f"{text} {points[place]}") if place in points else text
     if not points:
-        direct = [each.text or "" for each in node if local(each.tag) == "v"]
+        direct = [element.text or "" for element in node if local(element.tag) == "v"]
         return {0: squeeze(clean(" ".join(direct)))} if direct else {}
     return points

@@ -51,8 +51,8 @@ def read(file: SourceFile) -> Document:
             page = PageLines(lines, labels.get(name, first))
             inside = posixpath.dirname(name)
             names = (
-                posixpath.normpath(posixpath.join(inside, unquote(one)))
-                for one in _PICTURE.findall(text)
+                posixpath.normpath(posixpath.join(inside, unquote(href)))
+                for href in _PICTURE.findall(text)
             )
             pages.append(pictures.on(page, names))
             file.page_done()
@@ -69,7 +69,7 @@ def _chapters(package: ElementTree.Element, folder: str) -> list[str]:
         if local(e.tag) == "item" and "nav" not in e.get("properties", "").split()
     }
     spine = [e.get("idref") for e in package.iter() if local(e.tag) == "itemref"]
-    hrefs = (items[each] for each in spine if each in items)
+    hrefs = (items[id_] for id_ in spine if id_ in items)
     return [posixpath.normpath(posixpath.join(folder, unquote(href))) for href in hrefs]
 
 
@@ -82,13 +82,13 @@ def _labels(archive: ZipArchive, package: ElementTree.Element, folder: str) -> d
             continue
         name = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
         root = archive.xml(name)
-        for each in () if root is None else root.iter():
-            if local(each.tag) == "a":
-                target, text = each.get("href", ""), "".join(each.itertext())
-            elif local(each.tag) == "navPoint":
-                sources = (e.get("src", "") for e in each if local(e.tag) == "content")
+        for element in () if root is None else root.iter():
+            if local(element.tag) == "a":
+                target, text = element.get("href", ""), "".join(element.itertext())
+            elif local(element.tag) == "navPoint":
+                sources = (e.get("src", "") for e in element if local(e.tag) == "content")
                 target = next(sources, "")
-                text = "".join("".join(e.itertext()) for e in each if local(e.tag) == "navLabel")
+                text = "".join("".join(e.itertext()) for e in element if local(e.tag) == "navLabel")
             else:
                 continue
             place = posixpath.join(posixpath.dirname(name), unquote(target.partition("#")[0]))
@@ -102,4 +102,4 @@ def _is_protected(archive: ZipArchive) -> bool:
     if root is None:
         return False
     methods = [e.get("Algorithm") for e in root.iter() if local(e.tag) == "EncryptionMethod"]
-    return any(each not in _FONTS for each in methods)
+    return any(method not in _FONTS for method in methods)

@@ -105,23 +105,23 @@ class WordNumbering:
         self._begun: set[tuple[str, int]] = set()
         self._styles: dict[str, tuple[str, int]] = {}
         linked: dict[str, str] = {}
-        for each in () if numbering is None else numbering:
-            if each.tag == f"{_W}abstractNum":
-                id_ = each.get(f"{_W}abstractNumId", "")
+        for element in () if numbering is None else numbering:
+            if element.tag == f"{_W}abstractNum":
+                id_ = element.get(f"{_W}abstractNumId", "")
                 self._lists[id_] = _List(
-                    {_level_of(one): _read_level(one) for one in each.findall(f"{_W}lvl")},
-                    _value(each, "numStyleLink"),
+                    {_level_of(level): _read_level(level) for level in element.findall(f"{_W}lvl")},
+                    _value(element, "numStyleLink"),
                 )
-                if name := _value(each, "styleLink"):
+                if name := _value(element, "styleLink"):
                     linked[name] = id_
-            elif each.tag == f"{_W}num":
+            elif element.tag == f"{_W}num":
                 starts = {}
-                for one in each.findall(f"{_W}lvlOverride"):
-                    start = _value(one, "startOverride")
+                for override in element.findall(f"{_W}lvlOverride"):
+                    start = _value(override, "startOverride")
                     if start.isdecimal() and len(start) < 6:
-                        starts[_level_of(one)] = int(start)
-                number = each.get(f"{_W}numId", "")
-                self._numbers[number] = _value(each, "abstractNumId"), starts
+                        starts[_level_of(override)] = int(start)
+                number = element.get(f"{_W}numId", "")
+                self._numbers[number] = _value(element, "abstractNumId"), starts
         for number, (id_, starts) in self._numbers.items():
             link = self._lists[id_].link if id_ in self._lists else ""
             self._numbers[number] = linked.get(link, id_), starts
@@ -129,10 +129,10 @@ class WordNumbering:
 
     def _read_styles(self, styles: ElementTree.Element | None) -> None:
         parents: dict[str, str] = {}
-        for each in () if styles is None else styles.findall(f"{_W}style"):
-            id_ = each.get(f"{_W}styleId", "")
-            parents[id_] = _value(each, "basedOn")
-            properties = each.find(f"{_W}pPr/{_W}numPr")
+        for style in () if styles is None else styles.findall(f"{_W}style"):
+            id_ = style.get(f"{_W}styleId", "")
+            parents[id_] = _value(style, "basedOn")
+            properties = style.find(f"{_W}pPr/{_W}numPr")
             if properties is not None:
                 self._styles[id_] = _value(properties, "numId"), _int(_value(properties, "ilvl"))
         for id_ in parents:
@@ -165,7 +165,7 @@ class WordNumbering:
             counts[level] = starts[level]
         else:
             counts[level] = counts[level] + 1 if level in counts else form.start
-        for deeper in [each for each in counts if each > level]:
+        for deeper in [level_below for level_below in counts if level_below > level]:
             after = known.levels[deeper].restarts_after if deeper in known.levels else None
             if after is None or (after and level < after):
                 del counts[deeper]
@@ -195,7 +195,7 @@ def _read_level(node: ElementTree.Element) -> _Level:
 
 def _kind(node: ElementTree.Element) -> str:
     # Newer kinds stand in an alternative: the first of both is the better one.
-    found = next((each for each in node.iter() if local(each.tag) == "numFmt"), None)
+    found = next((element for element in node.iter() if local(element.tag) == "numFmt"), None)
     return "decimal" if found is None else found.get(f"{_W}val", "decimal")
 
 

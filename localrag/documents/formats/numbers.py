@@ -110,8 +110,10 @@ def _format(code: str) -> _Format | None:
     for end in (bare[: core.start()], bare[core.end() :]):
         if re.search(r"[^\0%\s$€£¥￥+()-]", end):
             return None
-        ends.append("".join(literals.pop(0) if each == "\0" else each for each in end))
-    before, after = (each.strip("( )-+") for each in ends)
+        ends.append(
+            "".join(literals.pop(0) if character == "\0" else character for character in end)
+        )
+    before, after = (end_part.strip("( )-+") for end_part in ends)
     whole = core[1].replace(",", "")
     return _Format(
         before,

@@ -75,7 +75,7 @@ def read(file: SourceFile) -> Document:
         label = next((line.text for line in lines if line.level), "") if slides else ""
         note = PageNote("hidden text", {"what": "text", "count": walk.hidden})
         notes = (note,) if walk.hidden else ()
-        names = (each.get(f"{_XLINK}href", "") for each in page.iter(f"{_DRAW}image"))
+        names = (image.get(f"{_XLINK}href", "") for image in page.iter(f"{_DRAW}image"))
         read = PageLines(lines, label, notes=notes)
         pages.append(pictures.on(read, names))
         file.page_done()
@@ -106,8 +106,8 @@ class _Styles:
         self.page_filled = self.running_filled = False
         self.hidden_too = hidden_too
         for root in (styles, content):
-            for each in () if root is None else root.iter():
-                self.add(each)
+            for element in () if root is None else root.iter():
+                self.add(element)
 
     def add(self, style: ElementTree.Element) -> None:
         """Take in a style's element."""
@@ -122,17 +122,21 @@ class _Styles:
             self.running_filled |= bool(_fill(style))
         elif style.tag == f"{_STYLE}style":
             self._parents[name] = style.get(f"{_STYLE}parent-style-name", "")
-            for each in style:
-                if (fill := _fill(each)) is not None:
+            for properties in style:
+                if (fill := _fill(properties)) is not None:
                     self._filled[name] = fill or self._filled.get(name, False)
                 if (
-                    each.get(f"{_TEXT}display") == "none"
-                    or each.get(f"{_TABLE}display") == "false"
-                    or each.get(f"{_PRESENTATION}visibility") == "hidden"
+                    properties.get(f"{_TEXT}display") == "none"
+                    or properties.get(f"{_TABLE}display") == "false"
+                    or properties.get(f"{_PRESENTATION}visibility") == "hidden"
                 ):
                     self._hidden.add(name)
-                behind = each.get(f"{_FO}background-color", "transparent")
-                white = each.get(f"{_FO}color", "").lower() in ("#ffffff", "#fffffe", "#fefefe")
+                behind = properties.get(f"{_FO}background-color", "transparent")
+                white = properties.get(f"{_FO}color", "").lower() in (
+                    "#ffffff",
+                    "#fffffe",
+                    "#fefefe",
+                )
                 if white and behind in ("transparent", "#ffffff"):
                     self._white.add(name)
 
@@ -173,10 +177,10 @@ def _fill(properties: ElementTree.Element) -> bool | None:
 
 def _levels(style: ElementTree.Element) -> dict[int, ElementTree.Element]:
     found = {}
-    for each in style:
-        level = each.get(f"{_TEXT}level", "")
+    for level_style in style:
+        level = level_style.get(f"{_TEXT}level", "")
         if level.isdecimal() and len(level) < 3:
-            found[int(level)] = each
+            found[int(level)] = level_style
     return found
 
 
@@ -202,10 +206,10 @@ class _PageWalk:
     def running(self, kind: str) -> Iterator[Line]:
         """What stands above or below each page, once."""
         said: set[str] = set()
-        for each in () if self._styles.master is None else self._styles.master.iter():
-            if each.tag in (f"{_STYLE}{kind}", f"{_STYLE}{kind}-first", f"{_STYLE}{kind}-left"):
-                self.ground(each, self._styles.page_filled or self._styles.running_filled)
-                for line in self.blocks(each):
+        for element in () if self._styles.master is None else self._styles.master.iter():
+            if element.tag in (f"{_STYLE}{kind}", f"{_STYLE}{kind}-first", f"{_STYLE}{kind}-left"):
+                self.ground(element, self._styles.page_filled or self._styles.running_filled)
+                for line in self.blocks(element):
                     if line.text not in said and any(map(str.isalpha, line.text)):
                         said.add(line.text)
                         yield line
@@ -287,17 +291,19 @@ class _PageWalk:
         begins = int(first) if first.isdecimal() and len(first) < 7 else 1
         key = (style, level)
         self._counts[key] = begins if start or key not in self._counts else self._counts[key] + 1
-        for other in [each for each in self._counts if each[0] == style and each[1] > level]:
+        for other in [
+            counter for counter in self._counts if counter[0] == style and counter[1] > level
+        ]:
             del self._counts[other]
         many = form.get(f"{_TEXT}display-levels", "1")
         least = level - (int(many) if many.isdecimal() and len(many) < 3 else 1) + 1
         numbers = []
-        for each in range(max(1, least), level + 1):
-            of = levels.get(each)
+        for position in range(max(1, least), level + 1):
+            of = levels.get(position)
             kind = "" if of is None else of.get(f"{_STYLE}num-format", "")
             if kind:
-                numbers.append(counted(self._counts.get((style, each), 1), kind))
-        before, after = (form.get(f"{_STYLE}num-{each}", "") for each in ("prefix", "suffix"))
+                numbers.append(counted(self._counts.get((style, position), 1), kind))
+        before, after = (form.get(f"{_STYLE}num-{side}", "") for side in ("prefix", "suffix"))
         return f"{clean(before)}{'.'.join(numbers)}{clean(after)} "
 
     def _table(self, node: ElementTree.Element, depth: int) -> list[Line]:
@@ -375,13 +381,13 @@ def _rows(node: ElementTree.Element) -> Iterator[ElementTree.Element]:
 
 
 def _annotation(node: ElementTree.Element, where: str = "") -> str:
-    parts = {local(each.tag): each.text or "" for each in node}
+    parts = {local(child.tag): child.text or "" for child in node}
     return comment(_paragraphs(node), parts.get("creator", ""), parts.get("date", ""), where)
 
 
 def _paragraphs(node: ElementTree.Element) -> str:
     """The paragraphs right below a node, on one line; a drawing or a comment in it is none."""
-    texts = ("".join(each.itertext()) for each in node if each.tag == f"{_TEXT}p")
+    texts = ("".join(child.itertext()) for child in node if child.tag == f"{_TEXT}p")
     return squeeze(clean(" ".join(texts)))
 
 
@@ -394,20 +400,20 @@ def sheets(archive: ZipArchive, file: SourceFile) -> Iterator[Sheet]:
     left = MOST_CELLS
     sheet = _OpenSheet(styles)
     rows = 0
-    for each in archive.stream("content.xml"):
-        if each.tag == f"{_STYLE}style":
-            styles.add(each)
-        elif each.tag == f"{_TABLE}table-column":
-            sheet.add_column(each)
-        elif each.tag == f"{_TABLE}table-row":
-            left -= sheet.add_row(each, left)
-            each.clear()
+    for element in archive.stream("content.xml"):
+        if element.tag == f"{_STYLE}style":
+            styles.add(element)
+        elif element.tag == f"{_TABLE}table-column":
+            sheet.add_column(element)
+        elif element.tag == f"{_TABLE}table-row":
+            left -= sheet.add_row(element, left)
+            element.clear()
             rows += 1
             if not rows % _TICK:
                 file.page_done()
-        elif each.tag == f"{_TABLE}table":
-            yield sheet.done(each)
-            each.clear()
+        elif element.tag == f"{_TABLE}table":
+            yield sheet.done(element)
+            element.clear()
             sheet = _OpenSheet(styles)
 
 
@@ -435,22 +441,22 @@ class _OpenSheet:
         """Take a row in, as often as it is there; how many cells that were."""
         cells: dict[int, str] = {}
         column = 0
-        for each in node:
-            if local(each.tag) not in ("table-cell", "covered-table-cell"):
+        for cell in node:
+            if local(cell.tag) not in ("table-cell", "covered-table-cell"):
                 continue
-            times = _times(each, "columns", MOST_COLUMNS)
-            if text := _value(each):
+            times = _times(cell, "columns", MOST_COLUMNS)
+            if text := _value(cell):
                 taken = min(times, _MOST_REPEATED)
                 self._cut_short |= taken < times
                 cells |= dict.fromkeys(range(column, column + taken), text)
             wide, high = (
-                _times(each, "columns", MOST_COLUMNS, "spanned"),
-                _times(each, "rows", MOST_ROWS, "spanned"),
+                _times(cell, "columns", MOST_COLUMNS, "spanned"),
+                _times(cell, "rows", MOST_ROWS, "spanned"),
             )
             if text and wide * high > 1:
                 last = (self._row + high - 1, column + wide - 1)
                 self._merged.append((self._row, column, *last))
-            for remark in each.iter(f"{_OFFICE}annotation"):
+            for remark in cell.iter(f"{_OFFICE}annotation"):
                 if said := _annotation(remark, _name(self._row, column)):
                     self._remarks.append(said)
             column += times

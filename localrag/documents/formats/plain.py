@@ -63,9 +63,9 @@ def _spelled_out(lines: Sequence[str]) -> list[str]:
     """JSON with its characters for their escapes, an item a line where lines are long."""
     found: list[str] = []
     for line in lines:
-        shown = _ESCAPED.sub(lambda one: json.loads(f'"{one[0]}"'), line)
+        shown = _ESCAPED.sub(lambda match: json.loads(f'"{match[0]}"'), line)
         if len(shown) > _WIDEST_JSON:
-            shown = _ITEM_END.sub(lambda one: one[1] or ",\n", shown)
+            shown = _ITEM_END.sub(lambda match: match[1] or ",\n", shown)
         found += clean(shown).split("\n")
     return found
 

@@ -68,16 +68,16 @@ def actual(data: bytes, expected: FileFormat, source: str) -> FileFormat:
         name = _text(data[:_START], expected.name)
         if name in ("delimited", "text") and contradiction(data, expected):
             return expected
-    return next((each for each in FORMATS if each.name == name), expected)
+    return next((form for form in FORMATS if form.name == name), expected)
 
 
 def disguised(data: bytes) -> FileFormat | None:
     """The format that is surely behind a wrong suffix: PDF, a picture, or one of Office."""
     name = _zipped(data, "") if data.startswith(b"PK\3\4") else ""
-    for each in FORMATS:
-        plain = each.name in ("pdf", "image", "rtf") and each.signature
-        if each.name == name or (plain and plain.match(data[:_START])):
-            return each
+    for form in FORMATS:
+        plain = form.name in ("pdf", "image", "rtf") and form.signature
+        if form.name == name or (plain and plain.match(data[:_START])):
+            return form
     return None
 
 

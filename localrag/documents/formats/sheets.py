@@ -74,13 +74,13 @@ def _calamine(file: SourceFile) -> Iterator[Sheet]:
     left = MOST_CELLS
     try:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(file.data))
-        for each in book.sheets_metadata:
-            sheet = Sheet(squeeze(clean(each.name)))
-            shown = each.visible == calamine.SheetVisibleEnum.Visible
+        for metadata in book.sheets_metadata:
+            sheet = Sheet(squeeze(clean(metadata.name)))
+            shown = metadata.visible == calamine.SheetVisibleEnum.Visible
             if not shown and not file.options.hidden_text:
                 sheet.hidden["sheet"] = 1
-            elif each.typ == calamine.SheetTypeEnum.WorkSheet:
-                found = book.get_sheet_by_name(each.name)
+            elif metadata.typ == calamine.SheetTypeEnum.WorkSheet:
+                found = book.get_sheet_by_name(metadata.name)
                 rows: dict[int, dict[int, str]] = {}
                 for number, row in enumerate(found.iter_rows(), (found.start or (0, 0))[0]):
                     texts = ((column, cell_text(cell)) for column, cell in enumerate(row))

@@ -46,7 +46,7 @@ def read(file: SourceFile) -> Document:
             lines = list(reader.lines())
             lines += _comments(archive, reader.related, authors)
             label = next((line.text for line in lines if line.level), "")
-            notes = [PageNote("damaged", {"reason": each}) for each in reader.damaged]
+            notes = [PageNote("damaged", {"reason": reason}) for reason in reader.damaged]
             if reader.hidden:
                 notes.append(PageNote("hidden text", {"what": "text", "count": reader.hidden}))
             names = (part for kind, part in reader.related.values() if kind == "image")
@@ -81,7 +81,7 @@ class _Slide:
             yield from () if frame is None else _paragraphs(frame)
 
     def _shapes(self, shapes: Iterable[Any], title: int | None, depth: int = 0) -> Iterator[Line]:
-        for shape in sorted(shapes, key=lambda each: (each.shape_id != title, *_place(each))):
+        for shape in sorted(shapes, key=lambda shape: (shape.shape_id != title, *_place(shape))):
             try:
                 lines = list(self._shape(shape, title, depth))
             except RecursionError:
@@ -110,10 +110,10 @@ class _Slide:
 
     def _graphic(self, shape: Any) -> Iterator[Line]:
         """A chart as the table behind it, a diagram as its texts."""
-        for each in shape._element.iter():
-            if not isinstance(each.tag, str) or local(each.tag) not in ("chart", "relIds"):
+        for element in shape._element.iter():
+            if not isinstance(element.tag, str) or local(element.tag) not in ("chart", "relIds"):
                 continue
-            for name, value in each.attrib.items():
+            for name, value in element.attrib.items():
                 kind, part = self.related.get(value, ("", ""))
                 wanted = local(name) in ("id", "dm") and kind in ("chart", "diagramData")
                 root = self._archive.xml(part) if wanted else None
@@ -136,7 +136,7 @@ def _table(table: Any) -> list[Line]:
 
 def _drawn(root: ElementTree.Element, kind: str) -> list[Line]:
     if kind == "diagramData":
-        return [Line(each) for each in paragraphs(root)]
+        return [Line(paragraph) for paragraph in paragraphs(root)]
     title = chart_title(root)
     return [*([Line(title)] if title else []), *table_lines(chart_rows(root), 1)]
 
@@ -150,9 +150,9 @@ def _place(shape: Any) -> tuple[int, int]:
 
 def _is_hidden(shape: Any) -> bool:
     return any(
-        each.get("hidden") in ("1", "true")
-        for each in shape._element.iter("{*}cNvPr")
-        if each.getparent().getparent() is shape._element
+        element.get("hidden") in ("1", "true")
+        for element in shape._element.iter("{*}cNvPr")
+        if element.getparent().getparent() is shape._element
     )
 
 
@@ -168,8 +168,8 @@ def _authors(archive: ZipArchive, main: str) -> dict[str, str]:
     found = {}
     for kind, part in archive.related(main).values():
         root = archive.xml(part) if kind in ("commentAuthors", "authors") else None
-        for each in () if root is None else root:
-            found[each.get("id", "")] = each.get("name", "")
+        for author in () if root is None else root:
+            found[author.get("id", "")] = author.get("name", "")
     return found
 
 
@@ -178,13 +178,13 @@ def _comments(
 ) -> Iterator[Line]:
     for kind, part in related.values():
         root = archive.xml(part) if kind == "comments" else None
-        for each in () if root is None else root.iter():
-            if local(each.tag) not in ("cm", "reply"):
+        for remark in () if root is None else root.iter():
+            if local(remark.tag) not in ("cm", "reply"):
                 continue
-            inside = [one for one in each if local(one.tag) in ("text", "txBody")]
-            texts = ("".join(t.text or "" for t in one.iter() if _is_text(t)) for one in inside)
-            by = authors.get(each.get("authorId", ""), "")
-            when = each.get("dt", "") or each.get("created", "")
+            inside = [child for child in remark if local(child.tag) in ("text", "txBody")]
+            texts = ("".join(t.text or "" for t in body.iter() if _is_text(t)) for body in inside)
+            by = authors.get(remark.get("authorId", ""), "")
+            when = remark.get("dt", "") or remark.get("created", "")
             if said := comment(" ".join(texts), by, when):
                 yield Line(said)
 

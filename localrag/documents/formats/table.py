@@ -175,7 +175,7 @@ FORMATS: tuple[FileFormat, ...] = (
     FileFormat("text", (".txt", ".text", ".log", ".rst"), f"{_READERS}.plain", is_text=True),
 )
 
-TEXT = next(each for each in FORMATS if each.name == "text")
+TEXT = next(form for form in FORMATS if form.name == "text")
 """What every text is, whatever its file is called."""
 
 _NAMED = {
@@ -198,13 +198,13 @@ _NAMED = {
 
 def names() -> list[str]:
     """The names of all formats."""
-    return [each.name for each in FORMATS]
+    return [form.name for form in FORMATS]
 
 
 def suffixes(wanted: Collection[str] = ()) -> list[str]:
     """The suffixes of some formats, or of all, sorted."""
-    known = (each for each in FORMATS if not wanted or each.name in wanted)
-    return sorted(suffix for each in known for suffix in each.suffixes)
+    known = (form for form in FORMATS if not wanted or form.name in wanted)
+    return sorted(suffix for form in known for suffix in form.suffixes)
 
 
 def format_of(path: PurePath | str) -> FileFormat | None:
@@ -215,7 +215,7 @@ def format_of(path: PurePath | str) -> FileFormat | None:
     suffix = "" if stem[-1:] in ("", "/", os.sep) else f".{suffix}".lower()
     global _by_suffix
     if _by_suffix[0] is not FORMATS:
-        known = {suffix: each for each in reversed(FORMATS) for suffix in each.suffixes}
+        known = {suffix: form for form in reversed(FORMATS) for suffix in form.suffixes}
         _by_suffix = FORMATS, known
     return _by_suffix[1].get(suffix)
 
@@ -258,7 +258,7 @@ def contradiction(data: bytes, expected: FileFormat) -> str:
     if expected.signature and expected.signature.match(start):
         return ""
     named = next((name for name, signature in _NAMED.items() if re.match(signature, start)), "")
-    for each in FORMATS:
-        if each.signature and each.signature.match(start):
-            return "" if each.is_text and expected.is_text else named or each.name.upper()
+    for form in FORMATS:
+        if form.signature and form.signature.match(start):
+            return "" if form.is_text and expected.is_text else named or form.name.upper()
     return named

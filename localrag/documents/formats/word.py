@@ -120,25 +120,25 @@ class _Package:
         self._draw(root, related)
         _write_formulas(root)
         _tick_boxes(root)
-        for each in root.iter():
-            if each.tag == f"{_W}hyperlink":
-                each.attrib.clear()  # where it leads is not read
-            elif each.tag == f"{_W}p":
-                self._write_number(each)
+        for element in root.iter():
+            if element.tag == f"{_W}hyperlink":
+                element.attrib.clear()  # where it leads is not read
+            elif element.tag == f"{_W}p":
+                self._write_number(element)
 
     def _write_number(self, paragraph: ElementTree.Element) -> None:
         properties = paragraph.find(f"{_W}pPr")
         marker = self._numbering.number(properties)
         level = "" if properties is None else _value(properties, "outlineLvl")
         if properties is not None:
-            for each in properties.findall(f"{_W}numPr"):
-                properties.remove(each)
+            for element in properties.findall(f"{_W}numPr"):
+                properties.remove(element)
             if level.isdecimal() and int(level[:2]) < 6:
                 style = properties.find(f"{_W}pStyle")
                 if style is None:
                     style = ElementTree.SubElement(properties, f"{_W}pStyle")
                 style.set(f"{_W}val", f"outline{level}")
-        if marker and any(each.text for each in paragraph.iter(f"{_W}t")):
+        if marker and any(element.text for element in paragraph.iter(f"{_W}t")):
             paragraph.insert(0 if properties is None else 1, _run(f"{marker} "))
 
     def _heading_styles(self) -> ElementTree.Element:
@@ -161,7 +161,7 @@ class _Package:
         for child in node:
             on_colour = shaded or _is_shaded(child)
             if child.tag == f"{_W}r" and (vanished or self._is_hidden(child, on_colour)):
-                self.hidden += any(each.text for each in child.iter(f"{_W}t"))
+                self.hidden += any(element.text for element in child.iter(f"{_W}t"))
             else:
                 self._drop_hidden(child, on_colour)
                 shown.append(child)
@@ -206,8 +206,8 @@ class _Package:
         self, node: ElementTree.Element, related: dict[str, tuple[str, str]]
     ) -> Iterator[ElementTree.Element]:
         if node.tag == f"{_MC}AlternateContent":
-            forms = [each for each in node if local(each.tag) in ("Choice", "Fallback")]
-            found = (list(self._drawn(each, related)) for each in forms)
+            forms = [element for element in node if local(element.tag) in ("Choice", "Fallback")]
+            found = (list(self._drawn(element, related)) for element in forms)
             yield from next(filter(None, found), [])
             return
         for child in node:
@@ -242,16 +242,16 @@ class _Package:
         """Each comment behind the paragraph or the table that it is on."""
         root = self._one("comments")
         said = {}
-        for each in () if root is None else root:
-            text = " ".join(t.text or "" for t in each.iter(f"{_W}t"))
-            author, date = each.get(f"{_W}author", ""), each.get(f"{_W}date", "")
-            said[each.get(f"{_W}id", "")] = comment(text, author, date)
+        for element in () if root is None else root:
+            text = " ".join(t.text or "" for t in element.iter(f"{_W}t"))
+            author, date = element.get(f"{_W}author", ""), element.get(f"{_W}date", "")
+            said[element.get(f"{_W}id", "")] = comment(text, author, date)
         blocks = []
         for block in list(body):
             blocks.append(block)
-            for each in block.iter(f"{_W}commentReference"):
-                each.tag = _IGNORED
-                if text := said.pop(each.get(f"{_W}id", ""), ""):
+            for element in block.iter(f"{_W}commentReference"):
+                element.tag = _IGNORED
+                if text := said.pop(element.get(f"{_W}id", ""), ""):
                     blocks.append(_paragraph(text))
         body[:] = blocks
 
@@ -265,10 +265,10 @@ class _Package:
                 continue
             self._prepare(root, part)
             for block in root:
-                text = "".join(each.text or "" for each in block.iter(f"{_W}t"))
+                text = "".join(element.text or "" for element in block.iter(f"{_W}t"))
                 fields = "".join(
-                    [each.text or "" for each in block.iter(f"{_W}instrText")]
-                    + [each.get(f"{_W}instr", "") for each in block.iter(f"{_W}fldSimple")]
+                    [element.text or "" for element in block.iter(f"{_W}instrText")]
+                    + [element.get(f"{_W}instr", "") for element in block.iter(f"{_W}fldSimple")]
                 )
                 number = _PAGE_FIELD.search(fields) and len(squeeze(text)) < _LONGEST_PAGE_NUMBER
                 if text not in seen and any(map(str.isalpha, text)) and not number:
@@ -305,10 +305,10 @@ def _styles(root: ElementTree.Element | None) -> tuple[dict[str, str], set[str]]
     parents: dict[str, str] = {}
     levels: dict[str, str] = {}
     vanished = set()
-    for each in () if root is None else root.findall(f"{_W}style"):
-        id_ = each.get(f"{_W}styleId", "")
-        names[id_], parents[id_] = _value(each, "name"), _value(each, "basedOn")
-        properties, run = each.find(f"{_W}pPr"), each.find(f"{_W}rPr")
+    for element in () if root is None else root.findall(f"{_W}style"):
+        id_ = element.get(f"{_W}styleId", "")
+        names[id_], parents[id_] = _value(element, "name"), _value(element, "basedOn")
+        properties, run = element.find(f"{_W}pPr"), element.find(f"{_W}rPr")
         if properties is not None and (level := _value(properties, "outlineLvl")):
             levels[id_] = level
         vanish = None if run is None else run.find(f"{_W}vanish")
@@ -331,7 +331,7 @@ def _is_shaded(node: ElementTree.Element) -> bool:
     """Whether a colour other than white may lie behind what is in it."""
     if local(node.tag) == "txbxContent":
         return True
-    properties = next((each for each in node if local(each.tag).endswith("Pr")), None)
+    properties = next((element for element in node if local(element.tag).endswith("Pr")), None)
     if properties is None:
         return False
     if node.tag == f"{_W}tbl" and _value(properties, "tblStyle") not in _BARE_TABLES:
@@ -348,11 +348,11 @@ def _drop_references(
     parts: Iterable[ElementTree.Element], kind: str, notes: ElementTree.Element | None
 ) -> None:
     """Take out marks of notes that are not there, as after a program has cut a file."""
-    known = {each.get(f"{_W}id") for each in (() if notes is None else notes)}
+    known = {element.get(f"{_W}id") for element in (() if notes is None else notes)}
     for part in parts:
-        for each in part.iter(f"{_W}{kind}Reference"):
-            if each.get(f"{_W}id") not in known:
-                each.tag = _IGNORED
+        for element in part.iter(f"{_W}{kind}Reference"):
+            if element.get(f"{_W}id") not in known:
+                element.tag = _IGNORED
 
 
 def _tick_boxes(root: ElementTree.Element) -> None:
@@ -361,7 +361,7 @@ def _tick_boxes(root: ElementTree.Element) -> None:
         properties, content = control.find(f"{_W}sdtPr"), control.find(f"{_W}sdtContent")
         for box in () if properties is None else list(properties):
             if local(box.tag) == "checkbox" and content is not None:
-                state = next((each for each in box if local(each.tag) == "checked"), None)
+                state = next((element for element in box if local(element.tag) == "checked"), None)
                 value = "0" if state is None else next(iter(state.attrib.values()), "1")
                 signs = [e for e in content.iter() if e.tag in (f"{_W}t", f"{_W}sym")]
                 for sign in signs:
@@ -374,7 +374,7 @@ def _tick_boxes(root: ElementTree.Element) -> None:
             old = field.find(f"{_W}ffData/{_W}checkBox")
             if old is not None:
                 given = (old.find(f"{_W}{name}") for name in ("checked", "default"))
-                state = next((each for each in given if each is not None), None)
+                state = next((element for element in given if element is not None), None)
                 ticked = state is not None and is_true(state.get(f"{_W}val", "1"))
                 field[:] = []
                 ElementTree.SubElement(run, f"{_W}t").text = _box(ticked)
@@ -394,7 +394,7 @@ def _write_formulas(root: ElementTree.Element) -> None:
                 children.append(run)
             elif local(child.tag) == "oMathPara":
                 _write_formulas(child)
-                children += [each for each in child if local(each.tag) == "r"]
+                children += [element for element in child if local(element.tag) == "r"]
             else:
                 children.append(child)
         if len(children) != len(parent) or any(map(is_not, children, parent)):
@@ -407,9 +407,9 @@ def _formula(node: ElementTree.Element) -> str:
     if name == "t":
         return node.text or ""
     if name.endswith("Pr"):
-        marks = [each for each in node if local(each.tag) in ("chr", "begChr")]
+        marks = [element for element in node if local(element.tag) in ("chr", "begChr")]
         return next(iter(marks[0].attrib.values()), "") if name == "naryPr" and marks else ""
-    parts = {local(each.tag): each for each in node}
+    parts = {local(element.tag): element for element in node}
 
     def part(key: str) -> str:
         inner = _formula(parts[key]).strip() if key in parts else ""
@@ -428,13 +428,13 @@ def _formula(node: ElementTree.Element) -> str:
         low = f"_{part('sub')}" if "sub" in parts else ""
         high = f"^{part('sup')}" if "sup" in parts else ""
         return f"{sign}{low}{high} {_formula(parts['e'])}"
-    inner = " ".join(_formula(each) for each in node) if name in ("m", "mr") else None
+    inner = " ".join(_formula(element) for element in node) if name in ("m", "mr") else None
     if inner is None:
-        inner = "".join(_formula(each) for each in node)
+        inner = "".join(_formula(element) for element in node)
     return f"({inner})" if name == "d" else inner
 
 
 def _signs(node: ElementTree.Element) -> Iterator[str]:
-    for each in node.iter():
-        if local(each.tag) == "chr":
-            yield from each.attrib.values()
+    for element in node.iter():
+        if local(element.tag) == "chr":
+            yield from element.attrib.values()

@@ -47,15 +47,15 @@ class Workbook:
         root = archive.xml(main)
         self._sheets: list[tuple[str, bool, str]] = []
         self._since_1904 = False
-        for each in () if root is None else root.iter():
-            if local(each.tag) == "workbookPr":
-                self._since_1904 = is_true(each.get("date1904"))
-            elif local(each.tag) == "sheet":
-                id_ = next((v for name, v in each.attrib.items() if local(name) == "id"), "")
+        for element in () if root is None else root.iter():
+            if local(element.tag) == "workbookPr":
+                self._since_1904 = is_true(element.get("date1904"))
+            elif local(element.tag) == "sheet":
+                id_ = next((v for name, v in element.attrib.items() if local(name) == "id"), "")
                 kind, part = self._parts.get(id_, ("", ""))
-                hidden = each.get("state", "visible") != "visible"
+                hidden = element.get("state", "visible") != "visible"
                 if kind in ("worksheet", "chartsheet"):
-                    self._sheets.append((each.get("name", ""), hidden, part))
+                    self._sheets.append((element.get("name", ""), hidden, part))
         self._formats = self._read_formats()
         self._strings = list(self._read_strings())
 
@@ -82,22 +82,22 @@ class Workbook:
         if root is None:
             return []
         own = {
-            each.get("numFmtId", ""): each.get("formatCode", "")
-            for each in root.iter()
-            if local(each.tag) == "numFmt"
+            element.get("numFmtId", ""): element.get("formatCode", "")
+            for element in root.iter()
+            if local(element.tag) == "numFmt"
         }
         known = {str(number): code for number, code in BUILT_IN.items()} | own
-        styles = next((each for each in root if local(each.tag) == "cellXfs"), ())
-        return [known.get(each.get("numFmtId", ""), GENERAL) for each in styles]
+        styles = next((element for element in root if local(element.tag) == "cellXfs"), ())
+        return [known.get(style.get("numFmtId", ""), GENERAL) for style in styles]
 
     def _read_strings(self) -> Iterator[str]:
         part = self._part("sharedStrings")
         if part not in self._archive:
             return
-        for number, each in enumerate(self._archive.stream(part)):
-            if local(each.tag) == "si":
-                yield _text(each)
-                each.clear()
+        for number, element in enumerate(self._archive.stream(part)):
+            if local(element.tag) == "si":
+                yield _text(element)
+                element.clear()
             if not number % 100_000:
                 self._alive()
 
@@ -113,28 +113,28 @@ class Workbook:
         hidden_columns: list[tuple[int, int]] = []
         merged: list[Range] = []
         number = -1
-        for each in self._archive.stream(part) if part in self._archive else ():
-            tag = local(each.tag)
+        for element in self._archive.stream(part) if part in self._archive else ():
+            tag = local(element.tag)
             if tag == "row":
-                given = each.get("r", "")
+                given = element.get("r", "")
                 number = int(given) - 1 if given.isdecimal() and len(given) < 8 else number + 1
-                cells = self._cells(each, sheet) if 0 <= number < MOST_ROWS else {}
+                cells = self._cells(element, sheet) if 0 <= number < MOST_ROWS else {}
                 self._left -= len(cells)
                 if self._left < 0:
                     sheet.cut_short = True
                     break
                 if cells:
                     rows.setdefault(number, {}).update(cells)
-                    if is_true(each.get("hidden")):
+                    if is_true(element.get("hidden")):
                         hidden_rows.add(number)
                     if not len(rows) % _TICK:
                         self._alive()
-                each.clear()
-            elif tag == "col" and is_true(each.get("hidden")):
-                bounds = each.get("min", ""), each.get("max", "")
+                element.clear()
+            elif tag == "col" and is_true(element.get("hidden")):
+                bounds = element.get("min", ""), element.get("max", "")
                 if all(bound.isdecimal() and len(bound) < 6 for bound in bounds):
                     hidden_columns.append((int(bounds[0]) - 1, int(bounds[1]) - 1))
-            elif tag == "mergeCell" and (area := _area(each.get("ref", ""))):
+            elif tag == "mergeCell" and (area := _area(element.get("ref", ""))):
                 merged.append(area)
         repeat_merged(rows, merged)
         if not self._hidden_too:
@@ -144,16 +144,16 @@ class Workbook:
     def _cells(self, row: ElementTree.Element, sheet: Sheet) -> dict[int, str]:
         cells: dict[int, str] = {}
         column = -1
-        for each in row:
-            if local(each.tag) != "c":
+        for cell in row:
+            if local(cell.tag) != "c":
                 continue
-            place = _place(each.get("r", ""))
+            place = _place(cell.get("r", ""))
             column = place[1] if place else column + 1
             if not 0 <= column < MOST_COLUMNS:
                 continue
-            value, formula = self._value(each), None
-            if not value and each.get("t", "n") == "n":
-                formula = next((one for one in each if local(one.tag) == "f"), None)
+            value, formula = self._value(cell), None
+            if not value and cell.get("t", "n") == "n":
+                formula = next((child for child in cell if local(child.tag) == "f"), None)
             if formula is not None:
                 sheet.formulas += 1
                 typed = squeeze(clean(formula.text or ""))  # of a shared one, the first has it
@@ -166,7 +166,7 @@ class Workbook:
         kind = cell.get("t", "n")
         if kind == "inlineStr":
             return _text(cell)
-        value = next((each.text or "" for each in cell if local(each.tag) == "v"), "").strip()
+        value = next((child.text or "" for child in cell if local(child.tag) == "v"), "").strip()
         if not value:
             return ""
         if kind == "s":
@@ -201,24 +201,24 @@ class Workbook:
                     yield title
         for kind, name in parts:
             root = self._archive.xml(name) if kind in ("comments", "threadedComment") else None
-            for each in _remarks_of(root, people) if root is not None else ():
-                if each:
-                    yield each
+            for remark in _remarks_of(root, people) if root is not None else ():
+                if remark:
+                    yield remark
 
 
 def _remarks_of(root: ElementTree.Element, people: dict[str, str]) -> Iterator[str]:
-    authors = [each.text or "" for each in root.iter() if local(each.tag) == "author"]
-    for each in root.iter():
-        where = each.get("ref", "")
-        if local(each.tag) == "threadedComment":
-            by = people.get(each.get("personId", ""), "")
-            yield comment(_text(each, "text"), by, each.get("dT", ""), where)
-        elif local(each.tag) == "comment":
-            number = each.get("authorId", "")
+    authors = [element.text or "" for element in root.iter() if local(element.tag) == "author"]
+    for element in root.iter():
+        where = element.get("ref", "")
+        if local(element.tag) == "threadedComment":
+            by = people.get(element.get("personId", ""), "")
+            yield comment(_text(element, "text"), by, element.get("dT", ""), where)
+        elif local(element.tag) == "comment":
+            number = element.get("authorId", "")
             known = number.isdecimal() and len(number) < 6 and int(number) < len(authors)
             author = authors[int(number)] if known else ""
             if not author.startswith(_THREADED):
-                yield comment(_text(each), author, where=where)
+                yield comment(_text(element), author, where=where)
 
 
 def _text(node: ElementTree.Element, tag: str = "t") -> str:
@@ -226,11 +226,11 @@ def _text(node: ElementTree.Element, tag: str = "t") -> str:
     parts: list[str] = []
     waiting = [node]
     while waiting:
-        each = waiting.pop()
-        if local(each.tag) == tag:
-            parts.append(each.text or "")
-        elif local(each.tag) != "rPh":
-            waiting += reversed(each)
+        element = waiting.pop()
+        if local(element.tag) == tag:
+            parts.append(element.text or "")
+        elif local(element.tag) != "rPh":
+            waiting += reversed(element)
     return squeeze(clean("".join(parts)))
 
 

@@ -131,9 +131,9 @@ def gather(comparison: Comparison[Verdict]) -> Facts:
     """Add up a comparison of two modes, one of which is Self-RAG."""
     self_rag = comparison.variants.index(SELF_RAG)
     questions = comparison.questions
-    better = [better_way(one) for one in questions]
+    better = [better_way(question) for question in questions]
     judged = list(zip(questions, better, strict=True))
-    verdicts = [verdict for one in questions for verdict in one.found]
+    verdicts = [verdict for question in questions for verdict in question.found]
     return Facts(
         overall=_tally(better),
         criteria={
@@ -146,17 +146,17 @@ def gather(comparison: Comparison[Verdict]) -> Facts:
         },
         unread=sum(verdict.probability is None for verdict in verdicts),
         kinds={
-            kind: _tally(way for one, way in judged if kind_of(one, self_rag) == kind)
+            kind: _tally(way for question, way in judged if kind_of(question, self_rag) == kind)
             for kind in KINDS
         },
         ways=tuple(_way(questions, way) for way in (0, 1)),
         decisions=_decisions(questions, self_rag),
         better=tuple(
-            tuple(number for number, one in enumerate(better, start=1) if one == way)
+            tuple(number for number, way_chosen in enumerate(better, start=1) if way_chosen == way)
             for way in (0, 1)
         ),
         reasons=tuple(
-            _reasons([one for one, best in judged if best == way], way) for way in (0, 1)
+            _reasons([question for question, best in judged if best == way], way) for way in (0, 1)
         ),
     )
 
@@ -169,17 +169,19 @@ def _tally(better: Iterable[int | None]) -> Tally:
 def _way(questions: Sequence[Compared[Verdict]], way: int) -> VariantFacts:
     def outcomes(*answerable: bool | None) -> dict[Outcome, int]:
         counts = Counter(
-            one.ways[way].outcome for one in questions if one.asked.answerable in answerable
+            question.ways[way].outcome
+            for question in questions
+            if question.asked.answerable in answerable
         )
         return {outcome: counts[outcome] for outcome in _HONESTY}
 
     shares = [
-        f1(one.ways[way].answer.text, one.asked.reference)
-        for one in questions
-        if one.asked.reference and one.asked.answerable
+        f1(question.ways[way].answer.text, question.asked.reference)
+        for question in questions
+        if question.asked.reference and question.asked.answerable
     ]
     return VariantFacts(
-        seconds=fmean(one.ways[way].seconds for one in questions),
+        seconds=fmean(question.ways[way].seconds for question in questions),
         outcomes=outcomes(True, False, None),
         answerable=outcomes(True),
         unanswerable=outcomes(False),
@@ -190,27 +192,27 @@ def _way(questions: Sequence[Compared[Verdict]], way: int) -> VariantFacts:
 def _reasons(questions: Iterable[Compared[Verdict]], way: int) -> dict[Reason, int]:
     """Why that way was better at these questions."""
     reasons: Counter[Reason] = Counter()
-    for one in questions:
-        mine, other = one.ways[way].outcome, one.ways[1 - way].outcome
-        if one.asked.answerable is False and _HONESTY[mine] > _HONESTY[other]:
+    for question in questions:
+        mine, other = question.ways[way].outcome, question.ways[1 - way].outcome
+        if question.asked.answerable is False and _HONESTY[mine] > _HONESTY[other]:
             reasons["honest"] += 1
-        elif one.asked.answerable and mine == "from documents" != other:
+        elif question.asked.answerable and mine == "from documents" != other:
             reasons["found"] += 1
         else:
-            reasons.update(each.criterion for each in one.found if each.better == way)
+            reasons.update(verdict.criterion for verdict in question.found if verdict.better == way)
     return {reason: reasons[reason] for reason in REASONS}
 
 
 def _decisions(questions: Sequence[Compared[Verdict]], self_rag: int) -> DecisionFacts:
-    answers = [one.ways[self_rag].answer for one in questions]
+    answers = [question.ways[self_rag].answer for question in questions]
     seconds = sum(answer.seconds for answer in answers)
     checks = sum(
         step.seconds for answer in answers for step in answer.trace if step.kind in _CHECKS
     )
     ratings = [sentence.rating for answer in answers for sentence in answer.support]
     decided = [
-        (one.asked.answerable, answer.metrics)
-        for one, answer in zip(questions, answers, strict=True)
+        (question.asked.answerable, answer.metrics)
+        for question, answer in zip(questions, answers, strict=True)
         if answer.metrics
     ]
     without = [known for known, made in decided if not made.retrieval_needed]

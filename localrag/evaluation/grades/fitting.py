@@ -55,10 +55,10 @@ def fit(log_odds: NDArray[np.float64], labels: NDArray[np.bool_]) -> Curve:
 
 def measured(graded: Graded, language: LanguageCode, found: Sequence[GradedCase]) -> Measured:
     """What the cases of one kind and language say. Raises `ValueError` as `fit`."""
-    grades = np.array([one.grade for one in found])
+    grades = np.array([sample.grade for sample in found])
     log_odds = _log_odds(grades)
-    labels = np.array([one.case.holds for one in found])
-    topics = np.array([one.case.topic for one in found])
+    labels = np.array([sample.case.holds for sample in found])
+    topics = np.array([sample.case.topic for sample in found])
     after = np.empty(len(found))
     for fold in range(FOLDS):
         left = topics % FOLDS == fold

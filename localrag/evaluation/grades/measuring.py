@@ -36,7 +36,7 @@ def grade(
 
 def calibration(model: str, key: str, found: Sequence[GradedCase]) -> Calibration:
     """What the graded cases say of each kind of grade in each language."""
-    kinds = dict.fromkeys((one.case.graded, one.case.language) for one in found)
+    kinds = dict.fromkeys((sample.case.graded, sample.case.language) for sample in found)
     return Calibration(
         model,
         key,
@@ -45,9 +45,9 @@ def calibration(model: str, key: str, found: Sequence[GradedCase]) -> Calibratio
                 graded,
                 language,
                 [
-                    one
-                    for one in found
-                    if (one.case.graded, one.case.language) == (graded, language)
+                    sample
+                    for sample in found
+                    if (sample.case.graded, sample.case.language) == (graded, language)
                 ],
             )
             for graded, language in sorted(kinds)

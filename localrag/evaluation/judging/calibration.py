@@ -76,7 +76,7 @@ class Trust:
     def of(self, metric: str) -> MetricTrust | None:
         """The agreement for a metric; citations are judged as faithfulness is."""
         name = ALL_METRICS[metric].trusted_as
-        return next((one for one in self.metrics if one.metric == name), None)
+        return next((trust for trust in self.metrics if trust.metric == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def calibrate(
         graded.append(_Graded(item, _judgement(judge, item), cosines))
         done()
     trusts = tuple(
-        _trust(metric, [one for one in graded if one.item.metric == metric]) for metric in METRICS
+        _trust(metric, [row for row in graded if row.item.metric == metric]) for metric in METRICS
     )
     return Trust(name, key, trusts)
 
@@ -164,23 +164,25 @@ def _judgement(judge: Judge, item: GoldItem) -> Judgement:
 def _trust(metric: LabelledMetric, graded: Sequence[_Graded]) -> MetricTrust:
     if not graded:
         raise ValueError(f"no labelled item for {metric}")
-    labels = np.array([one.item.label for one in graded])
+    labels = np.array([row.item.label for row in graded])
     # What could not be read is of no use to a person: it counts as the wrong verdict.
     verdicts = np.array(
         [
-            not one.item.label if one.judgement.verdict is None else one.judgement.verdict
-            for one in graded
+            not row.item.label if row.judgement.verdict is None else row.judgement.verdict
+            for row in graded
         ]
     )
-    probabilities = [one.judgement.probability for one in graded]
-    known = np.array([one for one in probabilities if one is not None], dtype=np.float64)
+    probabilities = [row.judgement.probability for row in graded]
+    known = np.array(
+        [probability for probability in probabilities if probability is not None], dtype=np.float64
+    )
     hits = verdicts == labels
-    kinds = np.array([one.item.kind for one in graded])
+    kinds = np.array([row.item.kind for row in graded])
     order = _ordering(graded) if metric == "answer_relevancy" else None
     return MetricTrust(
         metric=metric,
         items=len(graded),
-        unreadable=sum(one.judgement.verdict is None for one in graded),
+        unreadable=sum(row.judgement.verdict is None for row in graded),
         accuracy=accuracy(verdicts, labels),
         kappa=cohens_kappa(verdicts, labels),
         kappa_interval=resampled_interval(
@@ -195,9 +197,9 @@ def _trust(metric: LabelledMetric, graded: Sequence[_Graded]) -> MetricTrust:
 
 def _ordering(graded: Sequence[_Graded]) -> tuple[float, tuple[float, float]]:
     """How often the whole metric puts right answers above the others, and its interval."""
-    values = [mean_relevancy(one.cosines, one.judgement.verdict) for one in graded]
+    values = [mean_relevancy(row.cosines, row.judgement.verdict) for row in graded]
     scores = np.array([-1.0 if isinstance(value, str) else value for value in values])
-    right: NDArray[np.bool_] = np.array([one.item.kind == "right" for one in graded])
+    right: NDArray[np.bool_] = np.array([row.item.kind == "right" for row in graded])
     interval = resampled_interval(
         lambda chosen: ordering(scores[chosen], right[chosen]), len(graded)
     )
@@ -209,7 +211,7 @@ def _prompts_hash() -> str:
     digest = hashlib.sha256()
     for language in CODES:
         folder = files("localrag.prompts").joinpath(language)
-        for path in sorted(folder.iterdir(), key=lambda one: one.name):
+        for path in sorted(folder.iterdir(), key=lambda path: path.name):
             if path.name.startswith("eval_") and not path.name.startswith("eval_draft"):
                 # As text: line ends differ between systems, and mean nothing to a model.
                 digest.update((path.name + path.read_text("utf-8")).encode())

@@ -82,7 +82,7 @@ def draft(
 
     `find` brings the passages that a search finds for a question.
     """
-    usable = [one for one in passages if SHORTEST <= len(one.text.strip()) <= LONGEST]
+    usable = [passage for passage in passages if SHORTEST <= len(passage.text.strip()) <= LONGEST]
     order = spread(usable)
     asked: set[str] = set()
     for kind, wanted in ((True, answerable), (False, unanswerable)):

@@ -156,7 +156,11 @@ class Judge:
             value = written_object(self._llm, messages, _QUESTIONS_SCHEMA, 320, attempt)
             made = value.get("questions")
             if isinstance(made, list):
-                texts = [one.strip() for one in made if isinstance(one, str) and one.strip()]
+                texts = [
+                    statement.strip()
+                    for statement in made
+                    if isinstance(statement, str) and statement.strip()
+                ]
                 if len(texts) >= QUESTIONS:
                     return texts[:QUESTIONS]
         return None
@@ -239,8 +243,8 @@ def _messages(
 def _any(judgements: Iterable[Judgement]) -> Judgement:
     """Yes as soon as one says yes."""
     known: Judgement | None = None
-    for one in judgements:
-        known = one if known is None else _either(known, one)
+    for judgement in judgements:
+        known = judgement if known is None else _either(known, judgement)
         if known.verdict:
             break
     assert known is not None, "there is a sentence, and a part of a context"  # noqa: S101

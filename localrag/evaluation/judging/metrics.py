@@ -220,7 +220,7 @@ def _statements(case: Case, text: str) -> tuple[Judged, ...]:
 
 
 def _verdicts(judged: Sequence[Judged]) -> list[Verdict]:
-    return [one.judgement.verdict for one in judged]
+    return [statement.judgement.verdict for statement in judged]
 
 
 def _defined(values: Sequence[object], *others: object) -> Missing | None:

@@ -54,7 +54,7 @@ def accepted(made: object, sentence: str, known: str) -> list[str]:
     """
     if not isinstance(made, list) or not made:
         return []
-    texts = [one.strip() for one in made if isinstance(one, str)]
+    texts = [statement.strip() for statement in made if isinstance(statement, str)]
     texts = list(dict.fromkeys(text for text in texts if text))
     allowed, wanted = set(tokens(known)), set(tokens(sentence))
     for text in texts:

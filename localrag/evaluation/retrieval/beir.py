@@ -90,17 +90,21 @@ def together(sets: Sequence[RetrievalSet]) -> RetrievalSet:
     """
 
     def renamed(of: Callable[[RetrievalSet], Mapping[str, V]]) -> dict[str, V]:
-        return {f"{at} {key}": one for at, each in enumerate(sets) for key, one in of(each).items()}
+        return {
+            f"{at} {key}": text
+            for at, dataset in enumerate(sets)
+            for key, text in of(dataset).items()
+        }
 
     qrels = {
         f"{at} {query}": {f"{at} {passage}": grade for passage, grade in grades.items()}
-        for at, each in enumerate(sets)
-        for query, grades in each.qrels.items()
+        for at, dataset in enumerate(sets)
+        for query, grades in dataset.qrels.items()
     }
     return RetrievalSet(
-        " + ".join(each.name for each in sets),
-        renamed(lambda each: each.corpus),
-        renamed(lambda each: each.queries),
+        " + ".join(dataset.name for dataset in sets),
+        renamed(lambda dataset: dataset.corpus),
+        renamed(lambda dataset: dataset.queries),
         qrels,
         tuple(sets),
     )

@@ -126,7 +126,7 @@ class RerankedRetriever:
         found = self._retriever.retrieve(query, max(k, count))
         read = [self._scored(hit) for hit in found[:count]]
         ranked, _ = self._reranking.apply(query, read, count)
-        first = [Hit(each.chunk.id, each.score, each.ranks) for each in ranked]
+        first = [Hit(hit.chunk.id, hit.score, hit.ranks) for hit in ranked]
         placed = {hit.chunk_id for hit in first}
         return [*first, *(hit for hit in found if hit.chunk_id not in placed)][:k]
 

@@ -170,11 +170,11 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
         names = [_slashed(source) for source in wanted.sources]
         whole = [_whole(name) for name in wanted.sources]
         end = f"substr({_PATH}, length({_PATH}) - length(?))"
-        one = f"({_PATH} IN (?, ?) OR {end} = '/' || ?)"
+        clause = f"({_PATH} IN (?, ?) OR {end} = '/' || ?)"
         values = [
             v for name, full in zip(names, whole, strict=True) for v in (name, full, name, name)
         ]
-        parts.append((" OR ".join([one] * len(names)), values))
+        parts.append((" OR ".join([clause] * len(names)), values))
     if wanted.types:
         parts.append(_of_types(wanted.types))
     if wanted.path:

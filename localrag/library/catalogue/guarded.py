@@ -96,7 +96,7 @@ class GuardedConnection(_Connection):
         super().close()
         with _opening:
             file, self.file = self.file, None
-            if file in _in_place and all(one.file != file for one in _open):
+            if file in _in_place and all(connection.file != file for connection in _open):
                 _in_place.pop(file).close()
 
     def __del__(self) -> None:
@@ -165,7 +165,7 @@ class GuardedConnection(_Connection):
     def of_kinds(row: Row, kinds: tuple[type, ...]) -> Row:
         """The row. Raises LibraryDamagedError unless its values are of these types."""
         if tuple(map(type, row)) != kinds:
-            raise damaged_rows(" ".join(type(one).__name__ for one in row))
+            raise damaged_rows(" ".join(type(value).__name__ for value in row))
         return row
 
     def columns(self, table: str) -> list[str]:
@@ -373,7 +373,7 @@ def read_header(path: Path) -> tuple[int, int] | None:
     """
     with _opening:
         there = path.stat()
-        if any(one.file == (there.st_dev, there.st_ino) for one in _open):
+        if any(connection.file == (there.st_dev, there.st_ino) for connection in _open):
             return None
         with open_plain(path) as file:
             _expect_little_empty(path, file)

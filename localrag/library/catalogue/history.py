@@ -68,8 +68,8 @@ def keep_answer(
         "SELECT count(1) FROM answers WHERE conversation = ?", (conversation,)
     ).fetchone()
     there = [
-        sql.execute("SELECT 1 FROM documents WHERE id = ?", (each,)).fetchone()
-        for each in documents
+        sql.execute("SELECT 1 FROM documents WHERE id = ?", (document,)).fetchone()
+        for document in documents
     ]
     if before != after or None in there:
         return False
@@ -83,7 +83,7 @@ def keep_answer(
     )
     sql.executemany(
         "INSERT INTO answer_documents VALUES (?, ?)",
-        ((number, each) for each in sorted(set(documents))),
+        ((number, document) for document in sorted(set(documents))),
     )
     return True
 

@@ -49,13 +49,15 @@ def places_of(snapshot: Snapshot, asked: Sequence[tuple[str, int]]) -> list[Plac
         except msgspec.ValidationError as error:
             raise damaged_rows(error) from error
         found[at] = _KnownPlace(place, number, position, start)
-    within = {at: one for at, one in found.items() if one.place.unit not in ("page", "slide")}
+    within = {
+        at: passage for at, passage in found.items() if passage.place.unit not in ("page", "slide")
+    }
     for at, row_number in _rows(snapshot, within).items():
         found[at] = found[at]._replace(place=replace(found[at].place, row=row_number))
     below = {
-        at: one
-        for at, one in within.items()
-        if found[at].place.row is None and one.place.unit != "sheet"
+        at: passage
+        for at, passage in within.items()
+        if found[at].place.row is None and passage.place.unit != "sheet"
     }
     for at, place in _below_headings(snapshot, below).items():
         found[at] = found[at]._replace(place=place)
@@ -130,15 +132,18 @@ def _rows(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dict[int, int
         "ON l.document = p.document AND l.position = p.position WHERE EXISTS "
         '(SELECT 1 FROM tables t WHERE t.document = asked.document AND t."start" <= asked.until '
         'AND t."end" >= asked.until)',
-        {at: (one.number, one.position, one.place.start) for at, one in asked.items()},
+        {
+            at: (passage.number, passage.position, passage.place.start)
+            for at, passage in asked.items()
+        },
         kinds=(int, bytes, int),
     ):
-        one = asked[at]
-        offset = one.place.start - one.start
-        layout = _decoded(stored, offset, offset + 1, end - one.start)
+        cell = asked[at]
+        offset = cell.place.start - cell.start
+        layout = _decoded(stored, offset, offset + 1, end - cell.start)
         mark = next(iter(layout.marks), None)
         if mark is not None and mark.start <= offset:
-            marks[at] = one.start + mark.start, int(mark.top)
+            marks[at] = cell.start + mark.start, int(mark.top)
     lines = _lines(snapshot, {at: (asked[at], start) for at, (start, _) in marks.items()}, _ROWS)
     return {at: marks[at][1] + below + 1 for at, below in lines.items()}
 
@@ -154,22 +159,26 @@ def _below_headings(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dic
             'WHERE g.document = asked.document AND g."start" BETWEEN asked.since AND asked.until '
             'ORDER BY g."start" DESC LIMIT 1)',
             {
-                at: (one.number, one.start if one.place.unit == "chapter" else 0, one.place.start)
-                for at, one in asked.items()
+                at: (
+                    passage.number,
+                    passage.start if passage.place.unit == "chapter" else 0,
+                    passage.place.start,
+                )
+                for at, passage in asked.items()
             },
             kinds=(int, int, str),
         )
     }
-    begins = {at: headings.get(at, (one.start, ""))[0] for at, one in asked.items()}
-    lines = _lines(snapshot, {at: (one, begins[at]) for at, one in asked.items()}, _COUNTED)
+    begins = {at: headings.get(at, (passage.start, ""))[0] for at, passage in asked.items()}
+    lines = _lines(snapshot, {at: (passage, begins[at]) for at, passage in asked.items()}, _COUNTED)
     return {
         at: replace(
-            one.place,
+            passage.place,
             heading=headings[at][1] if at in headings else "",
             # The heading's own line is no paragraph.
             paragraph=(lines[at] + (at not in headings) or None) if at in lines else None,
         )
-        for at, one in asked.items()
+        for at, passage in asked.items()
     }
 
 
@@ -178,9 +187,9 @@ def _lines(
 ) -> dict[int, int]:
     """How many lines end between somewhere and each place; not where that is too far to look."""
     near = {
-        at: (one.number, start, one.place.start)
-        for at, (one, start) in asked.items()
-        if one.place.start - start <= most
+        at: (passage.number, start, passage.place.start)
+        for at, (passage, start) in asked.items()
+        if passage.place.start - start <= most
     }
     texts = snapshot.spans([*near.values()])
     return {at: text.count("\n") for at, text in zip(near, texts, strict=True)}

@@ -474,7 +474,9 @@ class Snapshot:
                 ("WHERE s.path = ?", (path,)),
                 ("WHERE s.path >= ? AND s.path < ? ORDER BY s.path", (folder, within)),
             ):
-                found.update((one.state.path, one) for one in self._sources(clause, *values))
+                found.update(
+                    (source.state.path, source) for source in self._sources(clause, *values)
+                )
         return [found[path] for path in sorted(found)]
 
     def paths(self) -> list[str]:

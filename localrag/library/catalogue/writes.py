@@ -230,8 +230,8 @@ class Transaction(Snapshot):
         self.sql.executemany(
             "INSERT INTO tables VALUES (?, ?, ?, ?, ?, ?)",
             (
-                (number, position, one.start, one.end, _json(one.header), one.header_rows)
-                for position, one in enumerate(document.tables)
+                (number, position, table.start, table.end, _json(table.header), table.header_rows)
+                for position, table in enumerate(document.tables)
             ),
         )
         self._store_chunks(number, new.chunks, new.vectors)
@@ -440,8 +440,10 @@ class Transaction(Snapshot):
         self.sql.execute("INSERT INTO staged_documents VALUES (?)", (number,))
         last = self._last("staged_chunks")
         rows = (
-            (last + each, *_columns(chunk), number, vector)
-            for each, (chunk, vector) in enumerate(zip(chunks, _packed(vectors), strict=True), 1)
+            (last + number_within, *_columns(chunk), number, vector)
+            for number_within, (chunk, vector) in enumerate(
+                zip(chunks, _packed(vectors), strict=True), 1
+            )
         )
         self._insert("staged_chunks", ("number", *_FIELDS, "document", "vector"), rows)
 

@@ -239,7 +239,7 @@ def clear_segments(folder: Path, keep: Collection[str] = ()) -> bool:
 def of_earlier_versions(folder: Path) -> list[Path]:
     """What earlier versions have left of the index in this folder: never read."""
     if folder.name == VECTORS:
-        return [one for one in (folder.parent / EARLIER_VECTORS,) if files.is_plain_file(one)]
+        return [file for file in (folder.parent / EARLIER_VECTORS,) if files.is_plain_file(file)]
     return list(_index_folders(folder)) if files.is_real_folder(folder) else []
 
 

@@ -99,12 +99,12 @@ def sweep_uploads(directory: Path, sources: Iterable[SourceRecord]) -> None:
             known[name].append(record)
     for path in uploads(directory):
         here, named = storable_path(path), known[path.name]
-        if any(one.state.path == here for one in named):
+        if any(record.state.path == here for record in named):
             continue
         holder = _holder(path, named)
         if holder is None:
             # Else it may be theirs, edited since its library was moved.
-            if all(os.path.lexists(one.state.path) for one in named):
+            if all(os.path.lexists(record.state.path) for record in named):
                 path.unlink(missing_ok=True)
         else:
             _keep_time(path, holder.state.mtime_ns)
@@ -114,17 +114,17 @@ def _holder(path: Path, records: Iterable[SourceRecord]) -> SourceRecord | None:
     """Which of the records is about the file: by its size and time, or else by its bytes."""
     try:
         found = path.stat()
-        alike = [one for one in records if one.state.size == found.st_size]
-        for one in alike:
-            if one.state.mtime_ns == found.st_mtime_ns:
-                return one
+        alike = [record for record in records if record.state.size == found.st_size]
+        for record in alike:
+            if record.state.mtime_ns == found.st_mtime_ns:
+                return record
         if not alike:
             return None
         with open_plain(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except FileNotFoundError:  # removed this moment
         return None
-    return next((one for one in alike if one.document_id == digest), None)
+    return next((record for record in alike if record.document_id == digest), None)
 
 
 def _keep_time(path: Path, mtime_ns: int) -> None:

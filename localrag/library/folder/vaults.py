@@ -319,7 +319,7 @@ def _replace_slot(directory: Path, key: bytes, slot: Slot) -> None:
     header = header_of(directory)
     if not header.fits(key):
         raise _altered(directory)
-    slots = (*(one for one in header.slots if one.kind != slot.kind), slot)
+    slots = (*(other for other in header.slots if other.kind != slot.kind), slot)
     write_header(directory, msgspec.structs.replace(header, slots=slots).sealed(key))
 
 

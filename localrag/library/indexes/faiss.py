@@ -264,7 +264,9 @@ def _rescored(
         found.append((part, *best(_coarse(part.segment), rotated, coarse, part.size, choice)))
     last = np.sort(np.concatenate([scores for *_, scores in found]))[-coarse]
     # All that ties with the last too: which segment something lies in shall make no difference.
-    chosen = [(one.segment.rows, np.sort(places[scores >= last])) for one, places, scores in found]
+    chosen = [
+        (part.segment.rows, np.sort(places[scores >= last])) for part, places, scores in found
+    ]
     ids, steps, levels = (
         np.concatenate([rows[part][places] for rows, places in chosen]) for part in range(3)
     )

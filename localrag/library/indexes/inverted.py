@@ -85,15 +85,15 @@ class InvertedKeywords(SegmentedIndex[Terms, Postings]):
             return []
         wanted = passages.wanted(query)
         best = _Best(k)
-        rarer = sum(not one.common for one in wanted) >= _ENOUGH and passages.total > self._whole
+        rarer = sum(not term.common for term in wanted) >= _ENOUGH and passages.total > self._whole
         sums = np.empty(max(len(segment.rows.ids) for segment in passages.segments))
         for number, segment in enumerate(passages.segments):
             terms = [
                 _Weighted(
-                    one.weight, one.spans[number], one.inherited[number], rarer and one.common
+                    term.weight, term.spans[number], term.inherited[number], rarer and term.common
                 )
-                for one in wanted
-                if one.spans[number].stop or one.inherited[number].stop
+                for term in wanted
+                if term.spans[number].stop or term.inherited[number].stop
             ]
             mask = segment.among(allowed)
             if terms and (mask is None or mask.any()):
@@ -189,11 +189,11 @@ class _Passages:
         """By segment: k1 * (1 - b + b * length / mean length); shape (n,) each."""
         lengths = [segment.rows.lengths for segment in self.segments]
         left = (
-            one if segment.gone is None else one[~segment.gone]
-            for one, segment in zip(lengths, self.segments, strict=True)
+            counts if segment.gone is None else counts[~segment.gone]
+            for counts, segment in zip(lengths, self.segments, strict=True)
         )
-        mean = sum(int(one.sum(dtype=np.int64)) for one in left) / self.total or 1.0
-        return [K1 * (1 - B + B * one.astype(np.float64) / mean) for one in lengths]
+        mean = sum(int(counts.sum(dtype=np.int64)) for counts in left) / self.total or 1.0
+        return [K1 * (1 - B + B * counts.astype(np.float64) / mean) for counts in lengths]
 
     def holding(self, term: str) -> tuple[int, list[slice]]:
         """How many passages hold a term, and where its pairs lie in each segment."""
@@ -262,7 +262,7 @@ def _scored(
     `scores`, shape (n,), come as zeros.
     """
     # Of no count a term has more than its weight.
-    rest = list(accumulate((one.weight for one in reversed(terms)), initial=0.0))[::-1]
+    rest = list(accumulate((term.weight for term in reversed(terms)), initial=0.0))[::-1]
     among = None if mask is None else np.flatnonzero(mask)
     least, asked, narrowed = best.least, False, False
 

@@ -77,7 +77,7 @@ class Postings(NamedTuple):
         terms = array("I")
         for _, some in entries:
             terms.extend(map(numbers.__getitem__, some))
-        ids = np.array([one for one, _ in entries], dtype=np.int64)
+        ids = np.array([id_ for id_, _ in entries], dtype=np.int64)
         sizes = np.array([len(some) for _, some in entries], dtype=np.int64)
         of_text = (sum(map(is_of_text, some)) for _, some in entries)
         lengths = np.fromiter(of_text, dtype=np.uint32, count=len(entries))
@@ -95,23 +95,23 @@ class Postings(NamedTuple):
     @staticmethod
     def joined(some: Sequence[Postings]) -> Postings:
         """All of them, by id."""
-        ids = np.concatenate([one.ids for one in some])
+        ids = np.concatenate([segment.ids for segment in some])
         order = np.argsort(ids, kind="stable")
         places = _inverted(order)
         # Each brings its terms and pairs sorted: to sort what follows each other is to merge them.
-        terms = [list(one.terms()) for one in some]
+        terms = [list(segment.terms()) for segment in some]
         names = list(dict.fromkeys(sorted(chain.from_iterable(terms))))
         number = dict(zip(names, range(len(names)), strict=True))
         packed, begin = [], 0
-        for one, own in zip(some, terms, strict=True):
+        for segment, own in zip(some, terms, strict=True):
             known = np.fromiter(map(number.__getitem__, own), np.int64, len(own))
-            held = np.repeat(known, np.diff(one.starts)) << 32
-            held |= places[begin : begin + len(one.ids)][one.places] << 16
-            packed.append(held | one.counts(slice(0, len(one.places))))
-            begin += len(one.ids)
+            held = np.repeat(known, np.diff(segment.starts)) << 32
+            held |= places[begin : begin + len(segment.ids)][segment.places] << 16
+            packed.append(held | segment.counts(slice(0, len(segment.places))))
+            begin += len(segment.ids)
         pairs = np.concatenate(packed)
         pairs.sort(kind="stable")
-        lengths = np.concatenate([one.lengths for one in some])[order]
+        lengths = np.concatenate([segment.lengths for segment in some])[order]
         return _assembled(ids[order], lengths, names, pairs)
 
     def at(self, places: NDArray[np.bool_] | slice) -> Postings:

@@ -74,12 +74,12 @@ class RankBm25Keywords:
         """Compares the term with all that there are."""
         with self._lock:
             near = {
-                each
-                for each in set().union(*self._terms.values())
-                if edits_between(term, each, edits) <= edits
+                word
+                for word in set().union(*self._terms.values())
+                if edits_between(term, word, edits) <= edits
             }
             ids = np.array(
-                sorted(one for one, terms in self._terms.items() if near.intersection(terms)),
+                sorted(id_ for id_, terms in self._terms.items() if near.intersection(terms)),
                 dtype=np.int64,
             )
         if allowed is not None:

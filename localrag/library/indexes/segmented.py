@@ -132,7 +132,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
     def chunk_set(self) -> ChunkSet:
         """Which chunks it holds."""
         # As unsigned numbers a sum wraps, which is what is wanted.
-        sums = (int(one.ids.view(np.uint64).sum(dtype=np.uint64)) for one in self._segments)
+        sums = (int(segment.ids.view(np.uint64).sum(dtype=np.uint64)) for segment in self._segments)
         return ChunkSet(len(self), sum(sums) % ID_SUMS)
 
     def verify(self, expected: Iterable[tuple[int, Query]]) -> Verified:
@@ -144,7 +144,9 @@ class SegmentedIndex(ABC, Generic[Query, C]):
         except OSError as error:
             raise DamagedIndexError(str(error)) from error
         differing = self._differing(segments, expected)
-        return Verified([number for one in segments for number in one.ids.tolist()], differing)
+        return Verified(
+            [number for segment in segments for number in segment.ids.tolist()], differing
+        )
 
     def erase(self, at: Storage, but: Stamp | None = None) -> bool:
         """Delete the folder, or what is not of the state `but`: that is written anew without it.
@@ -183,7 +185,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
         """
         kept: list[Segment[C]] = []
         taken: list[Segment[C]] = []
-        for segment in sorted(segments, key=lambda one: one.live):
+        for segment in sorted(segments, key=lambda part: part.live):
             foreign = at is not None and not (
                 segment.origin and segment.origin.path.parent == at.path
             )
@@ -192,7 +194,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
                 kept.append(segment.written(at.path, at.seal.cipher))
             elif segment.live:
                 (taken if foreign or hides else kept).append(segment)
-        like = next((one.rows for one in (*kept, *taken)), None)
+        like = next((part.rows for part in (*kept, *taken)), None)
         made: list[Segment[C]] = []
         buffer: list[C] = []
 
@@ -202,7 +204,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
             buffer.clear()
 
         count = 0
-        for rows in chain(self._contents(added, like), (one.left() for one in taken)):
+        for rows in chain(self._contents(added, like), (part.left() for part in taken)):
             while len(rows.ids):
                 room = self._capacity - count
                 fits = len(rows.ids) <= room
@@ -227,7 +229,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
         """Map the segments. Raises DamagedIndexError for what cannot be trusted."""
         try:
             cipher = at.seal.cipher
-            return tuple(opened(self._kind, *one, cipher=cipher) for one in found.segments)
+            return tuple(opened(self._kind, *entry, cipher=cipher) for entry in found.segments)
         except (TypeError, ValueError) as error:
             raise DamagedIndexError(f"{POINTER} has another format") from error
 
@@ -269,7 +271,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
             "epoch": stamp[0],
             "generation": stamp[1],
             "made_with": self._made_with() if made_with is None else made_with,
-            "segments": [_described(one) for one in segments],
+            "segments": [_described(segment) for segment in segments],
         }
         replace_content(at.path / POINTER, sealed(fields, at.seal))
 
@@ -297,7 +299,7 @@ def _entry(
     at: Storage, *, name: str, shape: list[int], sha256: str, identity: list[int], gone: str
 ) -> tuple[Origin, list[int], bytes]:
     hidden = base64.b64decode(gone, validate=True)
-    numbers = [int(one) for one in shape]
+    numbers = [int(length) for length in shape]
     wrong = min(numbers) < 0 or len(hidden) not in (0, (numbers[0] + 7) // 8) or not numbers[0]
     if wrong or not SEGMENT.fullmatch(name):
         raise ValueError(name)

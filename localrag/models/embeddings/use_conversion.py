@@ -158,7 +158,9 @@ def _token_tensors(graph: Any, operator: Any) -> list[Any]:
     tensors = []
     for name, kind in zip(operator.output, (_INT32, _INT64), strict=True):
         tensor = _messages()["Value"]()
-        tensor.CopyFrom(next(each for each in graph.input if each.name == operator.input[0]))
+        tensor.CopyFrom(
+            next(tensor_in for tensor_in in graph.input if tensor_in.name == operator.input[0])
+        )
         tensor.name, tensor.type.tensor_type.elem_type = name, kind
         tensors.append(tensor)
     return tensors
@@ -178,8 +180,8 @@ def _messages() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="localrag.proto", package="localrag")
     messages = {name: file.message_type.add(name=name) for name in dict(lines)}
     for message, declared in lines:
-        for each in declared.split(", "):
-            name, number, kind = each.split()
+        for declaration in declared.split(", "):
+            name, number, kind = declaration.split()
             field = messages[message].field.add(name=name, number=int(number))
             field.label = kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
             kind, _, default = kind.removesuffix("*").partition("=")
@@ -192,4 +194,4 @@ def _messages() -> dict[str, Any]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     found = {name: pool.FindMessageTypeByName(f"localrag.{name}") for name in messages}
-    return {name: message_factory.GetMessageClass(each) for name, each in found.items()}
+    return {name: message_factory.GetMessageClass(message) for name, message in found.items()}

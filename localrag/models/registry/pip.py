@@ -83,5 +83,5 @@ def _run(command: list[str]) -> tuple[int, str, str]:
         variables=proxies.named(),  # as pip connects where the user has configured it
         stderr=processes.PIPE,
     )
-    output, errors = (each.decode("utf-8", "replace") for each in (done.stdout, done.stderr))
+    output, errors = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
     return done.returncode, output, errors

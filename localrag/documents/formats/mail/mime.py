@@ -114,8 +114,8 @@ def _read(part: _Part, mail: Mail) -> None:
             for block in _parts(part):
                 mail.body += (Line(squeeze(clean(f"{k}: {v}"))) for k, v in block.items())
         case _ if part.is_multipart():
-            for one in _parts(part):
-                _read(one, mail)
+            for child in _parts(part):
+                _read(child, mail)
         case _ if kind in _SMIME:
             mail.encrypted = "S/MIME"
         case _ if kind in _SIGNATURES:
@@ -129,22 +129,22 @@ def _read(part: _Part, mail: Mail) -> None:
 
 def _read_best(part: _Part, mail: Mail) -> None:
     """Of the forms of one text take the plain one, or HTML where that says more."""
-    forms = [one for one in _parts(part) if one.get_content_type() not in _OTHER_FORMS]
-    plain = next((one for one in forms if _is_body(one, "plain")), None)
-    events = [one for one in forms if _is_body(one, "calendar")]
+    forms = [form for form in _parts(part) if form.get_content_type() not in _OTHER_FORMS]
+    plain = next((form for form in forms if _is_body(form, "plain")), None)
+    events = [form for form in forms if _is_body(form, "calendar")]
     first, other = Mail(), Mail()
     if plain is not None:
         _read_text(plain, first)
-    for one in forms:
-        if one is not plain and one not in events:
-            _read(one, other)
+    for form in forms:
+        if form is not plain and form not in events:
+            _read(form, other)
     chosen = fuller(first, other)
     mail.body += chosen.body
     mail.attached += other.attached
     mail.small_pictures += other.small_pictures
     mail.encrypted = mail.encrypted or first.encrypted or other.encrypted
-    for one in events:
-        mail.body += event_lines(_text(one), alone=not chosen.body)
+    for event in events:
+        mail.body += event_lines(_text(event), alone=not chosen.body)
 
 
 def fuller(plain: Mail, rich: Mail) -> Mail:
@@ -173,7 +173,7 @@ def _is_body(part: _Part, *kinds: str) -> bool:
 
 def _parts(part: _Part) -> list[_Part]:
     payload = part.get_payload()
-    return [one for one in payload if isinstance(one, Message)] if part.is_multipart() else []
+    return [child for child in payload if isinstance(child, Message)] if part.is_multipart() else []
 
 
 def _bytes(part: _Part) -> bytes:

@@ -52,8 +52,8 @@ def mail_of(data: bytes) -> Mail:
     from oxmsg.storage import Storage
 
     with OleFileIO(io.BytesIO(data)) as ole:
-        entries = (one for one in ole.direntries if one and one.entry_type == STGTY_STREAM)
-        if sum(one.size for one in entries) > len(data):  # they share their bytes
+        entries = (entry for entry in ole.direntries if entry and entry.entry_type == STGTY_STREAM)
+        if sum(entry.size for entry in entries) > len(data):  # they share their bytes
             raise ValueError("its streams are larger than the file")
         return _mail(Storage.from_ole(ole), _OF_A_FILE)
 
@@ -62,7 +62,7 @@ class _Properties:
     """The properties of a mail, a recipient or an attachment."""
 
     def __init__(self, storage: Storage, before: int, code_page: int = 0) -> None:
-        self._streams = {one.name: one.bytes_ for one in storage.streams}
+        self._streams = {stream.name: stream.bytes_ for stream in storage.streams}
         packed = self._streams.get("__properties_version1.0", b"")[before:]
         rows = struct.iter_unpack("<HHI8s", packed[: len(packed) // 16 * 16])
         self._fixed = {number: value for _, number, _, value in rows}
@@ -113,8 +113,8 @@ def _mail(storage: Storage, before: int, code_page: int = 0, depth: int = 0) -> 
     properties = _Properties(storage, before, code_page)
     mail = Mail(_headers(storage, properties), _body(properties))
     kind = properties.text(_CLASS).upper()
-    for one in storage.iter_attachment_storages():
-        _attach(one, mail, properties.code_page, depth)
+    for attachment in storage.iter_attachment_storages():
+        _attach(attachment, mail, properties.code_page, depth)
     if kind.startswith("IPM.NOTE.SMIME") and mail.attached:
         inner = mail.attached.pop()
         if not kind.endswith("MULTIPARTSIGNED"):
@@ -133,8 +133,8 @@ def _headers(storage: Storage, properties: _Properties) -> dict[str, str]:
     found["From"] = found["From"] or _person(properties.line(_SENDER), sender)
     found["Date"] = found["Date"] or properties.moment(_SUBMITTED) or properties.moment(_DELIVERED)
     people: dict[str, list[str]] = {}
-    for one in storage.iter_recipient_storages():
-        person = _Properties(one, _OF_OTHERS, properties.code_page)
+    for recipient in storage.iter_recipient_storages():
+        person = _Properties(recipient, _OF_OTHERS, properties.code_page)
         header = _RECIPIENTS.get(person.number(_RECIPIENT_KIND))
         if header and not found[header]:
             address = person.line(_SMTP) or person.line(_ADDRESS)
@@ -156,14 +156,14 @@ def _body(properties: _Properties) -> list[Line]:
         rich.body = html_lines(clean(html))
     elif not plain.body and (packed := properties.data(_RTF)):
         read = rtf.read(SourceFile("", _unpacked(packed)))
-        rich.body = [Line(one) for one in read.text.split("\n")]
+        rich.body = [Line(paragraph) for paragraph in read.text.split("\n")]
     return mime.fuller(plain, rich).body
 
 
 def _attach(storage: Storage, mail: Mail, code_page: int, depth: int) -> None:
-    one = _Properties(storage, _OF_OTHERS, code_page)
-    name = one.line(_LONG_FILE) or one.line(_FILE) or one.line(_NAME)
-    within = next((each for each in storage.storages if each.name == _EMBEDDED), None)
+    properties = _Properties(storage, _OF_OTHERS, code_page)
+    name = properties.line(_LONG_FILE) or properties.line(_FILE) or properties.line(_NAME)
+    within = next((child for child in storage.storages if child.name == _EMBEDDED), None)
     if within is not None:
         inner = (
             Mail() if depth >= _DEEPEST else _mail(within, _OF_A_MAIL_WITHIN, code_page, depth + 1)
@@ -171,8 +171,8 @@ def _attach(storage: Storage, mail: Mail, code_page: int, depth: int) -> None:
         title = inner.headers.get("Subject") or name or "mail"
         mail.add_file(f"{title}.eml", _as_sent(inner), "message/rfc822")
     else:
-        kind = one.text(_MEDIA_TYPE).lower()
-        mail.add_file(name, one.data(_DATA), kind, inline=bool(one.text(_CONTENT_ID)))
+        kind = properties.text(_MEDIA_TYPE).lower()
+        mail.add_file(name, properties.data(_DATA), kind, inline=bool(properties.text(_CONTENT_ID)))
 
 
 def _as_sent(mail: Mail) -> bytes:
@@ -183,9 +183,11 @@ def _as_sent(mail: Mail) -> bytes:
     for name, value in mail.headers.items():
         made[name] = value
     made.attach(body)
-    for one in mail.attached:
-        part = MIMEApplication(one.data)
-        part.add_header("Content-Disposition", "attachment", filename=("utf-8", "", one.name))
+    for attachment in mail.attached:
+        part = MIMEApplication(attachment.data)
+        part.add_header(
+            "Content-Disposition", "attachment", filename=("utf-8", "", attachment.name)
+        )
         made.attach(part)
     return made.as_bytes()
 

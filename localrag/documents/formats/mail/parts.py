@@ -57,7 +57,7 @@ class Mail:
             return
         name = safe_name(name)
         if format_of(PurePath(name)) is None and "." not in name:
-            known = (one for one in suffixes() if mimetypes.types_map.get(one) == kind)
+            known = (suffix for suffix in suffixes() if mimetypes.types_map.get(suffix) == kind)
             name += next(known, "")
         self.attached.append(Attachment(name, data))
 
@@ -92,11 +92,11 @@ def plain_lines(text: str, flowed: bool = False, delsp: bool = False) -> list[Li
     """
     found: list[Line] = []
     lines = clean(text).split("\n")
-    for mark, group in groupby(map(_unquoted, lines), key=lambda one: one[0]):
+    for mark, group in groupby(map(_unquoted, lines), key=lambda line: line[0]):
         inner = [line for _, line in group]
         paragraphs = _flowed(inner, delsp) if flowed else unwrap(inner)
         before = f"{mark} " if mark else ""
-        found += [Line(before + one.strip()) for one in paragraphs if one.strip()]
+        found += [Line(before + paragraph.strip()) for paragraph in paragraphs if paragraph.strip()]
     return found
 
 
@@ -126,6 +126,8 @@ def event_lines(text: str, *, alone: bool) -> list[Line]:
     for line in re.sub(r"\r?\n[ \t]", "", text).splitlines():
         name, _, value = line.partition(":")
         if name.partition(";")[0].upper() in wanted:
-            value = re.sub(r"\\(.)", lambda one: {"n": " ", "N": " "}.get(one[1], one[1]), value)
+            value = re.sub(
+                r"\\(.)", lambda match: {"n": " ", "N": " "}.get(match[1], match[1]), value
+            )
             found.append(Line(squeeze(clean(f"{name.partition(';')[0].upper()}: {value}"))))
     return found

@@ -23,8 +23,8 @@ def read(file: SourceFile) -> Document:
     if mail.attached:
         names = ", ".join(name for name, _ in named(mail.attached))
         lines.append(Line(f"Attachments: {names}"))
-    for one in mail.attached:
-        file.attach(one)
+    for attachment in mail.attached:
+        file.attach(attachment)
     page = PageLines([*lines, *mail.body], notes=tuple(mail.notes()))
     return build(file, [page], subject, unit="text")
 

@@ -31,8 +31,8 @@ def outline_levels(
     entries = [entry for entry in entries if entry[1] and 1 <= entry[2] <= len(pages)]
     for level, wanted, number in entries:
         if number not in letters:
-            running = [one for one in pages[number - 1] if not one.tabular]
-            letters[number] = [(_letters(one.text), one) for one in running]
+            running = [line for line in pages[number - 1] if not line.tabular]
+            letters[number] = [(_letters(line.text), line) for line in running]
         tried[number] += 1
         if tried[number] > _MOST_ENTRIES:
             continue

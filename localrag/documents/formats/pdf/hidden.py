@@ -65,7 +65,9 @@ class _Drawn:
     """What is drawn on a page: a map may hold a hundred thousand areas, and as many labels."""
 
     def __init__(self, page: Any) -> None:
-        log = [one for one in page.get_bboxlog() if one[0] != "stroke-path" or _is_bar(one[1])]
+        log = [
+            entry for entry in page.get_bboxlog() if entry[0] != "stroke-path" or _is_bar(entry[1])
+        ]
         self._boxes: dict[tuple[str, ...], NDArray[np.float64]] = {
             kinds: np.array([box for kind, box in log if kind in kinds], float).reshape(-1, 4)
             for kinds in (_PICTURES, _GROUNDS)

@@ -196,7 +196,7 @@ def _read(document: Any, file: SourceFile) -> Document:
     found = [paragraphs(blocks, vocabulary) for blocks in ordered]
     levels = outline_levels(found, toc) or font_levels(found)
     lines = [
-        [_line(one, levels, *sheet) for one in page]
+        [_line(line, levels, *sheet) for line in page]
         for page, sheet in zip(found, shown, strict=True)
     ]
     for page, said in zip(lines, notes, strict=True):
@@ -219,8 +219,8 @@ def _line(
     if turns:
         before = (height, width) if turns % 2 else (width, height)
         pieces = [
-            Piece(one.text, *turned(one[1:5], turns, *before), (one.turn + turns) % 4)
-            for one in pieces
+            Piece(piece.text, *turned(piece[1:5], turns, *before), (piece.turn + turns) % 4)
+            for piece in pieces
         ]
     marks = place(paragraph.text, pieces)
     return Line(paragraph.text, levels.get(id(paragraph), 0), paragraph.table, marks)

@@ -76,7 +76,7 @@ def _length(line: dict[str, Any]) -> int:
 
 def _strip(page: Any, line: dict[str, Any]) -> Image | None:
     """The picture of a line, its text running to the right; None for one that is not level."""
-    direction = tuple(round(each, 1) + 0.0 for each in line["dir"])
+    direction = tuple(round(component, 1) + 0.0 for component in line["dir"])
     if direction not in _QUARTERS:
         return None
     quarters = _QUARTERS.index(direction) + page.rotation // 90

@@ -121,11 +121,11 @@ class Scans:
             box = (box & _mupdf.Rect(0, 0, shown.width, shown.height)).normalize()
             if box.is_empty:
                 continue
-            one = (box.x0, box.y0, box.x1, box.y1)
-            for other in [other for other in boxes if _touch(one, other)]:
+            region = (box.x0, box.y0, box.x1, box.y1)
+            for other in [other for other in boxes if _touch(region, other)]:
                 boxes.remove(other)
-                one = hull([one, other])
-            boxes.append(one)
+                region = hull([region, other])
+            boxes.append(region)
         return [
             (x0, y0, x1, y1)
             for x0, y0, x1, y1 in boxes
@@ -167,10 +167,10 @@ def _paint_over(image: Image, found: Sequence[Block], scale: float, box: Sequenc
             part[:] = np.median(edge, axis=0).astype(np.uint8)
 
 
-def _touch(one: Sequence[float], other: Sequence[float]) -> bool:
+def _touch(box: Sequence[float], other: Sequence[float]) -> bool:
     return (
-        one[0] <= other[2] + 2
-        and other[0] <= one[2] + 2
-        and one[1] <= other[3] + 2
-        and other[1] <= one[3] + 2
+        box[0] <= other[2] + 2
+        and other[0] <= box[2] + 2
+        and box[1] <= other[3] + 2
+        and other[1] <= box[3] + 2
     )

@@ -102,8 +102,8 @@ def _share_out(spans: Sequence[Span], words: Sequence[Any]) -> None:
     """Each word to the span in which it begins."""
     whole = "".join(map(text_of, spans))
     at = 0
-    each = iter(spans)
-    span = next(each)
+    remaining = iter(spans)
+    span = next(remaining)
     end = len(span["text"])
     shares: list[tuple[Span, Any]] = []
     for word in words:
@@ -112,7 +112,7 @@ def _share_out(spans: Sequence[Span], words: Sequence[Any]) -> None:
         if start < 0 or (start > at and not whole[at:start].isspace()):
             return
         while start >= end:
-            span = next(each)
+            span = next(remaining)
             end += len(span["text"])
         shares.append((span, word))
         at = start + len(text)

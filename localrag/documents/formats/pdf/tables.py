@@ -122,7 +122,9 @@ class RuledTable:
             middle = sum(columns[j]) / 2
             x, y = (across, middle) if along else (middle, across)
             near = [(i, j), *owners[-1:], *above[j : j + 1]]
-            owners.append(next((each for each in near if each and self._holds(each, x, y)), None))
+            owners.append(
+                next((table for table in near if table and self._holds(table, x, y)), None)
+            )
         return owners
 
     def _holds(self, place: tuple[int, int], x: float, y: float) -> bool:
@@ -239,8 +241,8 @@ class _TablePart:
         if self.ruled:
             same = all(
                 abs(a - b) <= _APART
-                for one, two in zip(mine, others, strict=True)
-                for a, b in zip(one, two, strict=True)
+                for column, two in zip(mine, others, strict=True)
+                for a, b in zip(column, two, strict=True)
             )
             if not same or other.page != self.page + 1:
                 return False
@@ -307,13 +309,13 @@ def _parts(pages: Sequence[Sequence[Block]]) -> Iterator[_TablePart]:
         yield part
 
 
-def _aligned(one: Sequence[tuple[float, float]], two: Sequence[tuple[float, float]]) -> bool:
+def _aligned(upper: Sequence[tuple[float, float]], two: Sequence[tuple[float, float]]) -> bool:
     """Whether the cells of two rows stand one below another, each below one alone."""
-    if len(one) != len(two):
+    if len(upper) != len(two):
         return False
     return all(
         (a[0] < b[1] and b[0] < a[1]) == (i == j)
-        for i, a in enumerate(one)
+        for i, a in enumerate(upper)
         for j, b in enumerate(two[max(0, i - 1) : i + 2], max(0, i - 1))
     )
 

@@ -211,7 +211,9 @@ MOST_ACCENTS = 0.4
 
 def _accents(seen: Counter[str]) -> int:
     return sum(
-        count for each, count in seen.items() if "\xa1" <= each <= "\u024f" and each not in "·×"
+        count
+        for letter, count in seen.items()
+        if "\xa1" <= letter <= "\u024f" and letter not in "·×"
     )
 
 
@@ -252,13 +254,13 @@ def _are_rare(seen: Counter[str]) -> bool:
     GB 2312, Big5 and JIS X 0208 call them level 1; for Korean, KS X 1001 has them all.
     """
     used = {
-        each: count
-        for each, count in seen.items()
-        if "\u3400" <= each <= "\u9fff" or "\uac00" <= each <= "\ud7a3"
+        letter: count
+        for letter, count in seen.items()
+        if "\u3400" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7a3"
     }
     total = sum(used.values())
     return total >= LEAST and all(
-        sum(count for each, count in used.items() if not _is_everyday(each, charset))
+        sum(count for letter, count in used.items() if not _is_everyday(letter, charset))
         > MOST_RARE * total
         for charset in ("gb2312", "big5", "euc_jp")
     )

@@ -417,22 +417,22 @@ class PostgresCatalogue:
         while True:
             role = self._role()
             enter, ask = [*self._enter(role)], self._ask(role)
-            with self._taken("; ".join((begin, *enter, *steps, ask))) as one:
-                if not self._is_admitted(one, role, wanted):
+            with self._taken("; ".join((begin, *enter, *steps, ask))) as connection:
+                if not self._is_admitted(connection, role, wanted):
                     continue
-                one.is_member = role == policies.MEMBER
-                held[mine] = one
+                connection.is_member = role == policies.MEMBER
+                held[mine] = connection
                 try:
-                    yield one
+                    yield connection
                     if use == "reader" and role == policies.MEMBER:
                         again = "; ".join(("COMMIT", "BEGIN", *enter, ask, "COMMIT"))
-                        (one.began,) = said(one.inner.execute(again))
-                        self._is_admitted(one, role, wanted)
+                        (connection.began,) = said(connection.inner.execute(again))
+                        self._is_admitted(connection, role, wanted)
                     else:
-                        one.inner.execute("COMMIT")
+                        connection.inner.execute("COMMIT")
                 finally:
                     del held[mine]
-                    one.state = None
+                    connection.state = None
             return
 
     def _role(self) -> str | None:

@@ -76,11 +76,11 @@ class PostgresConnection:
             return row
         try:
             return tuple(
-                kind(one) if type(one) is str else _expected(one, kind)
-                for one, kind in zip(row, kinds, strict=True)
+                kind(cell) if type(cell) is str else _expected(cell, kind)
+                for cell, kind in zip(row, kinds, strict=True)
             )
         except ValueError:
-            raise damaged_rows(" ".join(type(one).__name__ for one in row)) from None
+            raise damaged_rows(" ".join(type(cell).__name__ for cell in row)) from None
 
     def _streamed(self, sql: str, values: Iterable[object] = ()) -> Iterator[Row]:
         with self.inner.cursor("many", binary=True) as cursor:

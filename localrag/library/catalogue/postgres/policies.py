@@ -227,7 +227,7 @@ def protect(inner: psycopg.Connection[Row], number: int | None = None) -> None:
         "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = %s",
         [schema, "p" if number is None else "r"],
     ).fetchall()
-    statements = [one for (name,) in found for one in _protected(schema, name, number)]
+    statements = [statement for (name,) in found for statement in _protected(schema, name, number)]
     if number is not None:
         statements.append(f"GRANT USAGE ON SCHEMA {schema} TO {MEMBER}, {SERVER}")
     else:

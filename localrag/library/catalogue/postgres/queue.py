@@ -49,7 +49,10 @@ _COLUMNS = ", ".join(
     (
         *("number", "kind", "arguments::text", "asked_by", "state", "node", "attempts"),
         *("progress::text", "declined::text", "fault::text"),
-        *(f"to_char({each} AT TIME ZONE 'UTC', {_TIME})" for each in ("made", "began", "ended")),
+        *(
+            f"to_char({column} AT TIME ZONE 'UTC', {_TIME})"
+            for column in ("made", "began", "ended")
+        ),
     )
 )
 _MINE = "WHERE number = %s AND library = %s AND node = %s AND state = 'running'"
@@ -289,7 +292,7 @@ def _text(value: msgspec.Struct) -> str:
 
 def _fault(error: LocalragError) -> _Fault:
     values: dict[str, str | int | float] = {
-        name: each if isinstance(each, int | float) else str(each)[:_LONGEST]
-        for name, each in error.values.items()
+        name: value if isinstance(value, int | float) else str(value)[:_LONGEST]
+        for name, value in error.values.items()
     }
     return _Fault(error.message, error.hint, values)

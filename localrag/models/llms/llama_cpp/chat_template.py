@@ -112,7 +112,7 @@ class ChatTemplate:
     def _render_all(self, chats: Sequence[Roles]) -> None:
         day = _today()
         rendered = render(self._template, self._bos, self._eos, chats)
-        self._rendered |= {(day, roles): one for roles, one in zip(chats, rendered, strict=True)}
+        self._rendered |= {(day, roles): text for roles, text in zip(chats, rendered, strict=True)}
 
     # -- tokens -------------------------------------------------------------------
 

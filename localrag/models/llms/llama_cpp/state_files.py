@@ -80,7 +80,7 @@ class StateFiles:
                 for entry in entries
                 if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
             ]
-        found.sort(key=lambda each: each[0].st_mtime_ns)
+        found.sort(key=lambda entry: entry[0].st_mtime_ns)
         total = sum(status.st_size for status, _ in found)
         for status, path in found:
             if total + size <= self._limit:

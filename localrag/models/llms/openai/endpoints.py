@@ -118,20 +118,24 @@ def endpoint(base_url: str) -> Endpoint:
 def standings() -> list[Standing]:
     """All servers that this process has had to do with."""
     with _lock:
-        return [Standing(one.name, not one._failures, one._calls) for one in _known.values()]
+        return [
+            Standing(server.name, not server._failures, server._calls) for server in _known.values()
+        ]
 
 
 def ready(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
     """Those to try: the ones that are not set aside, or all where every one is."""
     with _lock:
-        return [one for one in endpoints if one._is_ready()] or list(endpoints)
+        return [server for server in endpoints if server._is_ready()] or list(endpoints)
 
 
 def taken(endpoints: Sequence[Endpoint], prompt: str) -> Endpoint:
     """The server for a call with that prompt, which counts as under way until `release`."""
     heads = _heads_of(prompt)
     with _lock:
-        chosen = min(endpoints, key=lambda one: (one._calls, -one._read_of(heads), one._turn))
+        chosen = min(
+            endpoints, key=lambda server: (server._calls, -server._read_of(heads), server._turn)
+        )
         chosen._take(heads)
     return chosen
 

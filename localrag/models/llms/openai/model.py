@@ -109,18 +109,18 @@ class OpenAICompatibleModel:
         self._endpoints = tuple(dict.fromkeys(map(endpoint, urls)))
         if not self._endpoints:
             raise ValueError("a model needs a server")
-        for one in self._endpoints:
-            if not one.is_local and not allow_network:
+        for server in self._endpoints:
+            if not server.is_local and not allow_network:
                 raise NetworkBlockedError(
                     "The language model at {server} is not on this machine, and nothing may be "
                     "sent there.",
                     hint="To allow it, set `allow_network = true` in the settings file "
                     "or LOCALRAG_ALLOW_NETWORK=1; questions and passages then go to that server.",
-                    server=one.name,
+                    server=server.name,
                 )
-            if not one.is_local and guard is None:
+            if not server.is_local and guard is None:
                 raise ValueError("a model on another machine needs a guard")
-        servers = ", ".join(one.name for one in self._endpoints)
+        servers = ", ".join(server.name for server in self._endpoints)
         key = (api_key.reveal() if isinstance(api_key, Secret) else api_key or "").strip()
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
@@ -136,8 +136,10 @@ class OpenAICompatibleModel:
         self._timeout = timeout_seconds
         self._retries = max_retries
         self._errors = {
-            one: ServerErrors(one.name, f"{model} @ {one.name}", self._key, timeout_seconds)
-            for one in self._endpoints
+            server: ServerErrors(
+                server.name, f"{model} @ {server.name}", self._key, timeout_seconds
+            )
+            for server in self._endpoints
         }
         self._older_schema_form: set[Endpoint] = set()
         self._salt = cache_salt
@@ -148,7 +150,7 @@ class OpenAICompatibleModel:
         self._sockets: list[socket.socket] | None = None
 
     def __repr__(self) -> str:
-        servers = [one.name for one in self._endpoints]
+        servers = [server.name for server in self._endpoints]
         return f"OpenAICompatibleModel({', '.join(servers)!r}, {self._model!r})"
 
     def close(self) -> None:
@@ -172,7 +174,7 @@ class OpenAICompatibleModel:
         import httpx
 
         made = {}
-        for local in {one.is_local for one in self._endpoints}:
+        for local in {server.is_local for server in self._endpoints}:
             client = (clients.local_client if local else clients.client)(timeout=self._timeout)
             connect = min(_CONNECT_SECONDS, self._timeout)
             client.timeout = httpx.Timeout(self._timeout, connect=connect)
@@ -383,7 +385,7 @@ class OpenAICompatibleModel:
         except _Failed as last:
             if len(failures) == 1:
                 raise last.error from last.__cause__
-            raise none_answers([one.error for one in failures.values()]) from last
+            raise none_answers([failure.error for failure in failures.values()]) from last
         return result
 
     def _round(
@@ -409,7 +411,10 @@ class OpenAICompatibleModel:
             else:
                 server.answered()
                 return result
-        raise min(failed, key=lambda one: (not one.again, one.wait is None, one.wait or 0.0))
+        raise min(
+            failed,
+            key=lambda failure: (not failure.again, failure.wait is None, failure.wait or 0.0),
+        )
 
     def _send(
         self, server: Endpoint, cleared: _Cleared, options: Options, *, stream: bool
@@ -512,9 +517,9 @@ class OpenAICompatibleModel:
 
         def watch() -> None:
             while not ended.wait(_GLANCE_SECONDS):
-                for each in sockets if self._stopped.is_set() else ():
+                for connection in sockets if self._stopped.is_set() else ():
                     with suppress(OSError):
-                        each.shutdown(socket.SHUT_RDWR)
+                        connection.shutdown(socket.SHUT_RDWR)
 
         def end(size: int, status: int | None) -> None:
             ended.set()
