@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from localrag.summaries.records import Written
     from localrag.tables.documents import Selection
     from localrag.tables.formulation import Computed
-    from localrag.tables.records import Column, Reply
+    from localrag.tables.records import Column, Reply, Table
     from localrag.tables.records import Event as TableEvent
     from localrag.tables.sheets import Dataset, RawTable
     from localrag.text.sentences import Span
@@ -408,7 +408,7 @@ class Engine:
         None where the question is about one thing.
         """
         from localrag.rag.grading import Reading as GradedReading
-        from localrag.tables import documents
+        from localrag.tables import documents, membership
         from localrag.tables.answering import LibraryAccess, Reference, answered
 
         library, paths = self.library, replace(options, paths=True)
@@ -451,6 +451,32 @@ class Engine:
         def ask(text: str, source: str) -> Reply:
             return documents.reply_of(answer_of(self.stream(text, _of_document(options, source))))
 
+        def belonging(
+            text: str, selected: Sequence[DocumentRecord]
+        ) -> Generator[Step, None, Table | None]:
+            def sections(asked: str, source: str) -> list[ScoredChunk]:
+                only = _of_document(options, source)
+                wanted = hosted.sendable(settings, library, only.filter, unheard)
+                hits = self._retrieve(
+                    asked,
+                    membership.SECTIONS,
+                    _unexpanded(settings),
+                    replace(only, filter=wanted),
+                    unheard,
+                )
+                hits = self._widened(hits, membership.SECTIONS, None)
+                reading.chunks.update(hit.chunk.id for hit in hits)
+                return hits
+
+            def quote(passages: Sequence[ScoredChunk], asked: str) -> Citation | None:
+                return self._attributor(passages).nearest(asked)
+
+            return (
+                yield from membership.table(text, selected, sections, model.chooser, quote, name)
+            )
+
+        name: Callable[[str], str] = str if options.paths else self.display_name
+
         model = self.model_for(options)
         if not model.chooser.reads_logits:  # each look is a request, and goes without passages
             return None
@@ -460,9 +486,10 @@ class Engine:
             self._sheets,
             fill,
             cite,
-            str if options.paths else self.display_name,
+            name,
             stated,
             ask,
+            belonging,
         )
         return (yield from answered(question, access, model.chooser, model.llm, self.tokenizer))
 

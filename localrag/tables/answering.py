@@ -18,7 +18,7 @@ from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
 from localrag.rag.base import finished, timed
-from localrag.tables import columns, comparison, plan
+from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
 from localrag.tables.documents import short_name
@@ -61,6 +61,8 @@ class LibraryAccess:
     stated: Callable[[str], bool]
     """Whether the best section of the library holds the answer to a question by itself."""
     ask: Ask
+    belonging: Callable[[str, Sequence[DocumentRecord]], Generator[Step, None, Table | None]]
+    """Which of some documents a question means, see `tables.membership`."""
 
 
 Pieces = Generator[Statement | Step | Answer, None, bool | None]
@@ -94,7 +96,7 @@ def answered(
         yield Step("plan", {"files": ()}, None, seconds)
     for rows, sure in judged[:_TRIED]:
         yield Step("plan", {"files": _names(rows, access)}, sure, seconds)
-        answer = yield from _from_rows(question, scope.operation, rows, access, llm)
+        answer = yield from _from_rows(question, scope.operation, rows, access, chooser, llm)
         if answer:
             return True
         seconds = 0.0
@@ -102,10 +104,15 @@ def answered(
 
 
 def _from_rows(
-    question: str, operation: plan.Operation, rows: plan.Rows, access: LibraryAccess, llm: LLM
+    question: str,
+    operation: plan.Operation,
+    rows: plan.Rows,
+    access: LibraryAccess,
+    chooser: Chooser,
+    llm: LLM,
 ) -> Pieces:
     if isinstance(rows, Collection):
-        return (yield from _from_documents(question, operation, rows, access, llm))
+        return (yield from _from_documents(question, operation, rows, access, chooser, llm))
     if len(rows.rows) > MOST_ROWS:
         return False
     return (yield from _from_sheets(question, rows, access, llm))
@@ -158,25 +165,20 @@ def _computed_step(computed: Computed, seconds: float) -> Step:
 
 
 def _from_documents(
-    question: str, operation: plan.Operation, group: Collection, access: LibraryAccess, llm: LLM
+    question: str,
+    operation: plan.Operation,
+    group: Collection,
+    access: LibraryAccess,
+    chooser: Chooser,
+    llm: LLM,
 ) -> Pieces:
-    wanted, seconds = timed(partial(columns.proposed, question, operation, llm))
-    yield Step("columns", {"questions": tuple(c.question for c in wanted)}, None, seconds)
-    if not wanted:
-        return False
     table: Table | None = None
-    began = time.perf_counter()
-    for event in access.fill(group.documents, wanted):
-        if isinstance(event, CellDone):
-            seconds, began = time.perf_counter() - began, time.perf_counter()
-            values: dict[str, Plain] = {
-                "file": access.name(event.source),
-                "state": event.cell.state,
-                "left": event.left,
-            }
-            yield Step("cell", values, event.cell.confidence, seconds)
-        elif isinstance(event, Table):
-            table = event
+    if operation == "COUNT" or (
+        operation == "LIST" and membership.lists_documents(question, chooser)
+    ):
+        table = yield from access.belonging(question, group.documents)
+    if table is None:
+        table = yield from _filled(question, operation, group, access, llm)
     if table is None or not any(cell.state == "found" for row in table.rows for cell in row.cells):
         return False
     language = answer_language(question)
@@ -222,6 +224,30 @@ def _from_documents(
         undecided=_listed(undecided, language),
     )
     return (yield from _written(question, dataset, computed, cited, references, basis, closing))
+
+
+def _filled(
+    question: str, operation: plan.Operation, group: Collection, access: LibraryAccess, llm: LLM
+) -> Generator[Step, None, Table | None]:
+    """What the documents reply to the questions that the model proposes; None for no proposal."""
+    wanted, seconds = timed(partial(columns.proposed, question, operation, llm))
+    yield Step("columns", {"questions": tuple(c.question for c in wanted)}, None, seconds)
+    if not wanted:
+        return None
+    table: Table | None = None
+    began = time.perf_counter()
+    for event in access.fill(group.documents, wanted):
+        if isinstance(event, CellDone):
+            seconds, began = time.perf_counter() - began, time.perf_counter()
+            values: dict[str, Plain] = {
+                "file": access.name(event.source),
+                "state": event.cell.state,
+                "left": event.left,
+            }
+            yield Step("cell", values, event.cell.confidence, seconds)
+        elif isinstance(event, Table):
+            table = event
+    return table
 
 
 def _settled(operation: plan.Operation, dataset: Dataset, table: Table) -> Query | None:

@@ -31,6 +31,15 @@ SURE = 0.75
 """The share of the likelier one from which on it is found; below, it is doubtful."""
 
 
+def unsteered(hit: ScoredChunk) -> ScoredChunk | None:
+    """A passage without the sentences that could steer a model; None where nothing else is left."""
+    text = hit.chunk.text
+    stays = "".join(text[start:end] for start, end in left(text, may_steer(text)))
+    if not stays.strip():
+        return None
+    return replace(hit, chunk=replace(hit.chunk, text=stays, columns=())) if stays != text else hit
+
+
 def decided(
     question: str,
     hits: Sequence[ScoredChunk],
@@ -54,13 +63,9 @@ def decided(
         task = render("whether", language, **asked)
     likeliest = 0.0
     for hit in hits[:PASSAGES]:
-        text = hit.chunk.text
-        stays = "".join(text[start:end] for start, end in left(text, may_steer(text)))
-        if not stays.strip():
+        read = unsteered(hit)
+        if read is None:
             continue
-        read = (
-            replace(hit, chunk=replace(hit.chunk, text=stays, columns=())) if stays != text else hit
-        )
         messages = Reading(language, (read,)).messages(task)
         choice = chooser.choose(messages, options, keep=1)
         stated = 1.0 - choice[len(answers)] if choice.read else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -97,6 +97,12 @@ class Filled:
         yield Grid(tuple(columns), tuple(rows))
 
 
+def unparted(*_: object) -> Generator[Step, None, Grid | None]:
+    """Documents of which none belongs more to a question than the others."""
+    yield from ()
+    return None
+
+
 def access(
     fill: Filled,
     *,
@@ -104,6 +110,7 @@ def access(
     sheets: Sequence[Dataset] = (),
     stated: Callable[[str], bool] = lambda _: False,
     ask: Ask = lambda *_: Reply("", stated=False),
+    belonging: Callable[..., Generator[Step, None, Grid | None]] = unparted,
 ) -> LibraryAccess:
     return LibraryAccess(
         hits=lambda *_: list(hits),
@@ -114,6 +121,7 @@ def access(
         name=str,
         stated=stated,
         ask=ask,
+        belonging=belonging,
     )
 
 
@@ -133,6 +141,7 @@ def run(
 
 COUNT = {"LOOKUP": 1, "COUNT": 9}
 LIST = {"LOOKUP": 1, "LIST": 9}
+CONTENTS = {"DOCUMENTS": 1, "CONTENTS": 9}
 FITS, MAYBE, NOT = {"Yes": 9, "No": 1}, {"Yes": 6, "No": 4}, {"Yes": 1, "No": 9}
 YES, NO = Value("yes/no", "yes", 1.0), Value("yes/no", "no", 0.0)
 
@@ -165,7 +174,7 @@ def test_a_number_that_a_passage_gives_is_not_counted_and_a_list_is_never_taken_
 
 def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:
     fill = Filled([YES, NO, YES])
-    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE])
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE, CONTENTS])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, steps = run("Which contracts renew?", llm, access(fill, hits=hits))
     assert text == "- marsh [1]\n- veld [1]\n\n3 of 3 documents read; none undecided."
@@ -205,7 +214,7 @@ def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() ->
 
 
 def test_where_no_document_fits_that_is_the_answer() -> None:
-    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE])
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE, CONTENTS])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, _ = run("Which contracts renew?", llm, access(Filled([NO, NO, NO]), hits=hits))
     assert text == "0 of 3 documents\n\n3 of 3 documents read; none undecided."

@@ -116,7 +116,7 @@ def form(compute: str, of: str, where: Sequence[dict[str, object]] = (), by: str
 def test_two_formulations_that_agree_are_the_answer() -> None:
     repairs = [{"column": "Work", "is": "=", "value": "repair"}]
     llm = ScriptedLLM(
-        [form("count", "Work", repairs), "SELECT COUNT(*) FROM data WHERE Work = 'repair'"]
+        [form("count", "Work", repairs), "SELECT COUNT(*) FROM data WHERE Work = 'Repair'"]
     )
     made = dataset(COSTS)
     computed = compute("How many repairs were there?", made, llm)
@@ -209,5 +209,5 @@ def test_an_unreadable_reply_is_no_plan() -> None:
 @pytest.mark.parametrize("table", ["data", "costs-2025", '"costs 2025.csv"', "`costs`"])
 def test_whatever_a_model_calls_the_table_there_is_one(table: str) -> None:
     costs = dataset(COSTS)
-    sql = sql_in(f"SELECT COUNT(*) FROM {table} WHERE Work = 'repair'", costs)
-    assert sql == "SELECT COUNT(*) FROM data WHERE Work = 'repair'"
+    sql = sql_in(f"SELECT COUNT(*) FROM {table} WHERE Work = 'Repair'", costs)
+    assert sql == "SELECT COUNT(*) FROM data WHERE Work = 'Repair'"
