@@ -34,6 +34,8 @@ HITS = 30
 """Passages of a search whose files say which rows a question may mean."""
 _TRIED = 2
 """Rows that are tried, the likeliest first: of the first a query may find nothing."""
+_FEW_DOCUMENTS = 12
+"""Documents of a collection that is tried after another: each takes seconds."""
 MOST_CITED = 12
 """Rows that are cited; the others are counted as they are, and named by `Answer.basis`."""
 
@@ -94,7 +96,9 @@ def answered(
     seconds = time.perf_counter() - began
     if not judged:
         yield Step("plan", {"files": ()}, None, seconds)
-    for rows, sure in judged[:_TRIED]:
+    for number, (rows, sure) in enumerate(judged[:_TRIED]):
+        if number and isinstance(rows, Collection) and len(rows.documents) > _FEW_DOCUMENTS:
+            break
         yield Step("plan", {"files": _names(rows, access)}, sure, seconds)
         answer = yield from _from_rows(question, scope.operation, rows, access, chooser, llm)
         if answer:
