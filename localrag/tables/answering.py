@@ -27,6 +27,7 @@ from localrag.tables.query import Condition, Query, run, sql_of
 from localrag.tables.records import Cell, CellDone, Column, Event, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of
 from localrag.tables.values import in_days, separated
+from localrag.text.figures import counts_asked
 from localrag.text.language import answer_language
 from localrag.types import Answer, Basis, Citation, Cited, Plain, ScoredChunk, Statement, Step
 
@@ -97,7 +98,7 @@ def answered(
     if not judged:
         yield Step("plan", {"files": ()}, None, seconds)
     for number, (rows, sure) in enumerate(judged[:_TRIED]):
-        if number and isinstance(rows, Collection) and len(rows.documents) > _FEW_DOCUMENTS:
+        if number and not _may_follow(rows, judged[0][0]):
             break
         yield Step("plan", {"files": _names(rows, access)}, sure, seconds)
         answer = yield from _from_rows(question, scope.operation, rows, access, chooser, llm)
@@ -105,6 +106,12 @@ def answered(
             return True
         seconds = 0.0
     return False
+
+
+def _may_follow(rows: plan.Rows, first: plan.Rows) -> bool:
+    """Whether rows are another view of the first, such as the documents that a table is from."""
+    few = isinstance(rows, Dataset) or len(rows.documents) <= _FEW_DOCUMENTS
+    return few and not set(rows.sources).isdisjoint(first.sources)
 
 
 def _from_rows(
@@ -468,12 +475,15 @@ def _values(
                 if query.compute != "list" and by != of:
                     beside = shown(dataset.rows[row - 1][by], dataset.columns[by].unit)
                     text = render("computed_beside", language, value=text, beside=beside)
+                elif query.compute != "list" and (name := _name_of(dataset, row, of)):
+                    text = render("computed_beside", language, value=name, beside=text)
                 by_value.setdefault(text, []).append(row)
             yield from ((text, tuple(held)) for text, held in by_value.items())
         case "count":
             count, of_all = str(computed.values[0][0]), str(len(dataset.rows))
             name = "computed_count" if dataset.tables else "computed_count_documents"
-            yield render(name, language, count=count, rows=of_all), rows
+            unit = counts_asked(computed.question) or ""
+            yield render(name, language, count=count, rows=of_all, unit=unit), rows
         case "largest total":
             value = str(computed.values[0][0])
             beside = shown(_total(dataset, query, value), dataset.column(query.by).unit)
@@ -482,6 +492,26 @@ def _values(
             yield str(computed.values[0][0]), rows
         case _:
             yield shown(computed.values[0][0], column.unit), rows
+
+
+def _name_of(dataset: Dataset, row: int, of: int) -> str:
+    """What a row is about, where its largest or smallest number was asked for; "" for a text.
+
+    The first column of texts says so, and of several files the file.
+    """
+    if dataset.columns[of].kind == "text":
+        return ""
+    values = dataset.rows[row - 1]
+    texts = [
+        str(values[place])
+        for place, column in enumerate(dataset.columns)
+        if column.kind == "text" and values[place] not in (None, "") and column.key != "sheet"
+    ]
+    own = {column.key: str(values[place]) for place, column in enumerate(dataset.columns)}
+    file = own.get("file", "")
+    named = [file] if file else []
+    named += [text for text in texts if text != file][:1]
+    return ", ".join(named)
 
 
 def _total(dataset: Dataset, query: Query, value: str) -> object:

@@ -22,6 +22,7 @@ from localrag.tables.query import (
     QueryResult,
     Sign,
     agree,
+    condition_texts,
     counted_rows,
     mixed_currencies,
     nearest_text,
@@ -44,6 +45,10 @@ _MOST_SHOWN = 30
 _ENUMERATED = 40
 _LONGEST_ENUMERATED = 60
 _REPLY = 200
+_NAMES = ("file", "sheet")
+"""Columns that say where a row of several files stands."""
+_WORD_OF_NAME = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]{2,}")
+"""The words of a file's name: "autoclave" in "log-autoclave-a1"."""
 _SHORTEST_NAME = 3
 """Letters of a value that a question may name."""
 
@@ -143,6 +148,9 @@ def linked(
     for column in dataset.columns:
         if column.kind != "text":
             continue
+        if column.key in _NAMES:
+            conditions += _named_files(asked, column)
+            continue
         named = [value for value in column.values if _stands_in(fold(value), asked)]
         whole = [value for value in named if not any(value in other != value for other in named)]
         if len(whole) == 1:
@@ -152,6 +160,30 @@ def linked(
     if prefix:
         conditions += _dated(prefix, dataset.columns)
     return tuple(conditions)
+
+
+def _named_files(asked: str, column: SheetColumn) -> list[Condition]:
+    """The files or tabs that a word of the question singles out: "fridges", of five logs two.
+
+    Of such words the longest counts; a date is not one, see `_dated`.
+    """
+    names = [fold(value) for value in column.values]
+    words = {word for name in names for word in _WORD_OF_NAME.findall(name)}
+    telling = [
+        word
+        for word in words
+        if _begins_word(word, asked) and 0 < sum(word in name for name in names) < len(names)
+    ]
+    if not telling:
+        return []
+    return [Condition(column.key, "contains", max(telling, key=lambda word: (len(word), word)))]
+
+
+def _begins_word(word: str, asked: str) -> bool:
+    """Whether a word of the question begins with it, as a plural does; in Chinese, holds it."""
+    if not word.isascii():
+        return word in asked
+    return re.search(rf"(?<!\w){re.escape(word)}", asked) is not None
 
 
 def _stands_in(value: str, asked: str) -> bool:
@@ -171,7 +203,7 @@ def _dated(prefix: str, columns: Sequence[SheetColumn]) -> Iterator[Condition]:
         return
     for column in columns:
         having = sum(prefix in value for value in column.values)
-        if column.key in ("file", "sheet") and 0 < having < len(column.values):
+        if column.key in _NAMES and 0 < having < len(column.values):
             yield Condition(column.key, "contains", prefix)
 
 
@@ -218,7 +250,7 @@ def _cut(text: str) -> str:
 
 
 def _asked(
-    task: str, question: str, described: str, language: LanguageCode
+    task: str, question: str, dataset: Dataset, described: str, language: LanguageCode
 ) -> tuple[list[Message], int]:
     if task == "table_query":  # of a form a model has seen less than of SQL
         messages = with_examples(task, "table_query_examples", language)
@@ -226,7 +258,9 @@ def _asked(
         messages = [Message("system", render(task, language))]
     kept = len(messages)
     label = LANGUAGES[language].words.question_label
-    return [*messages, Message("user", f"{described}\n\n{label}: {question.strip()}")], kept
+    named = condition_texts(linked(question, dataset))
+    told = f"-- {named}\n\n" if named else ""
+    return [*messages, Message("user", f"{described}\n\n{told}{label}: {question.strip()}")], kept
 
 
 def _written(
@@ -236,7 +270,7 @@ def _written(
     llm: LLM,
     language: LanguageCode,
 ) -> str:
-    messages, keep = _asked("table_sql", question, described(dataset, columns), language)
+    messages, keep = _asked("table_sql", question, dataset, described(dataset, columns), language)
     reply = llm.complete(messages, Options(max_tokens=_REPLY, keep=keep)).text
     return sql_in(reply, dataset)
 
@@ -248,7 +282,7 @@ def _filled(
     llm: LLM,
     language: LanguageCode,
 ) -> Query | None:
-    messages, keep = _asked("table_query", question, described(dataset, columns), language)
+    messages, keep = _asked("table_query", question, dataset, described(dataset, columns), language)
     options = Options(max_tokens=_REPLY, schema=form_schema(columns), keep=keep)
     return query_in(llm.complete(messages, options).text, columns)
 

@@ -111,9 +111,23 @@ def sql_of(query: Query) -> str:
             )
 
 
+def condition_texts(conditions: Sequence[Condition]) -> str:
+    """Conditions as a model is told them: "WHERE file LIKE '%fridge%'", "" for none."""
+    return _where_of(conditions).strip().replace(" ESCAPE '\\'", "")
+
+
 def _where_of(conditions: Sequence[Condition]) -> str:
-    """The conditions as a clause with a blank before it, or ""."""
-    return f" WHERE {' AND '.join(map(_condition, conditions))}" if conditions else ""
+    """The conditions as a clause with a blank before it, or "".
+
+    Of two values that one column is to have a row has one: "both fridges" means either.
+    """
+    clauses: dict[str, list[str]] = {}
+    for number, condition in enumerate(conditions):
+        equal = condition.sign == "=" and not condition.is_column
+        group = condition.key if equal else f"{condition.key}\0{number}"
+        clauses.setdefault(group, []).append(_condition(condition))
+    parts = [some[0] if len(some) == 1 else f"({' OR '.join(some)})" for some in clauses.values()]
+    return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
 def _condition(condition: Condition) -> str:

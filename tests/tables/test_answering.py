@@ -413,3 +413,68 @@ def test_a_count_of_none_in_a_time_of_which_no_row_is_proves_nothing() -> None:
 
     assert counted("2026-06").doubt == "nothing"
     assert counted("2026-01").sure
+
+
+def logs() -> Dataset:
+    """Two logs of fridges and one of an autoclave, as one table."""
+    names = ("Date", "Work", "Cost GBP")
+    tables = [
+        RawTable(
+            f"/firm/{name}.csv",
+            "",
+            names,
+            [("2025-01-07", "repair", cost), ("2026-02-01", "check", "5.00")],
+            [(2, 30), (3, 60)],
+            document_id=name,
+        )
+        for name, cost in (("fridge-1", "10.50"), ("fridge-2", "20.00"), ("autoclave", "99.00"))
+    ]
+    return dataset_of(tables)
+
+
+@pytest.mark.parametrize(
+    ("question", "where"),
+    [
+        ("What did both fridges cost in 2025?", {"file": "fridge", "Date": "2025"}),
+        ("What did the autoclave cost?", {"file": "autoclave"}),
+        ("What did all of it cost?", {}),
+    ],
+)
+def test_a_word_of_the_question_singles_out_files(question: str, where: dict[str, str]) -> None:
+    conditions = linked(question, logs())
+    assert {condition.key: condition.value for condition in conditions} == where
+
+
+def test_two_values_of_one_column_mean_either_of_them() -> (
+    None
+):
+    conditions = [
+        {"column": "file", "is": "=", "value": "fridge-1"},
+        {"column": "file", "is": "=", "value": "fridge-2"},
+        {"column": "Date", "is": "begins with", "value": "2025"},
+    ]
+    form = {"where": conditions, "compute": "sum", "of": "Cost_GBP", "by": "Cost_GBP"}
+    llm = ScriptedLLM([json.dumps(form), "SELECT SUM(Cost_GBP) FROM data"])
+    computed = compute("What did both fridges cost in 2025?", logs(), llm)
+    assert computed.sure
+    assert computed.values == ((30.5,),)
+    asked = llm.history[-1][0][-1].content
+    assert "-- WHERE \"file\" LIKE '%fridge%' AND \"Date\" LIKE '2025%'\n" in asked
+
+
+def test_of_the_largest_it_is_said_whose_it_is() -> None:
+    form = {"where": [], "compute": "largest", "of": "Cost_GBP", "by": "Cost_GBP"}
+    sql = "SELECT MAX(Cost_GBP) FROM data"
+    llm = ScriptedLLM([json.dumps(form), sql], [{"MAX": 1}, FITS])
+    sources = ["/firm/autoclave.csv"]
+    text, _, _ = run("What cost most?", llm, access(Filled([]), hits=sources, sheets=[logs()]))
+    assert text.startswith("autoclave, repair: 99 GBP [1]\n")
+
+
+def test_a_count_has_the_measure_word_of_its_question() -> None:
+    form = {"where": [], "compute": "count", "of": "Item", "by": "Item"}
+    scores = [{"COUNT": 1}, {"是": 9, "否": 1}]
+    llm = ScriptedLLM([json.dumps(form), "SELECT COUNT(*) FROM data"], scores)
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    text, _, _ = run("清单里有几件物品？", llm, library)
+    assert text.startswith("3件（共3行） [1]\n")
