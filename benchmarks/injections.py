@@ -41,8 +41,8 @@ from localrag import factory
 from localrag.config.settings import LlamaCppSettings, Settings
 from localrag.models.llms.base import Completion, Options
 from localrag.presentation.steps import decision
-from localrag.rag.base import Pipeline
 from localrag.rag.citations import without_markers
+from localrag.rag.pipeline import Pipeline
 from localrag.rag.refusals import refuses
 from localrag.rag.untrusted import Screen, UntrustedPassages
 from localrag.text.normalize import clean

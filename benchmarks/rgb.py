@@ -34,7 +34,7 @@ from localrag.config.settings import Settings
 from localrag.evaluation.statistics import bootstrap_interval
 from localrag.presentation.plots import element, picture, text
 from localrag.presentation.steps import decision
-from localrag.rag.base import Pipeline
+from localrag.rag.pipeline import Pipeline
 from localrag.types import Answer, Chunk, Message, Place, ScoredChunk
 
 NOISE = {"0.4": (3, 2), "0.8": (1, 4), "1.0": (0, 5)}

@@ -33,11 +33,12 @@ from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import ChunkIds, DocumentRecord
 from localrag.models.llms.base import check_stopped
-from localrag.rag.base import OnStep, Piece, answer_of, check_question, finished, recorded, unheard
+from localrag.rag.base import OnStep, Piece, answer_of, check_question, finished, unheard
 from localrag.rag.citations import Attributor
 from localrag.rag.conversation import Turn, standalone
-from localrag.rag.not_found import with_not_found
-from localrag.rag.statements import own_sentence, tidy
+from localrag.rag.pipeline import Trace, recorded
+from localrag.rag.stages.explain import NotFoundExplainer
+from localrag.rag.statements import own_sentence
 from localrag.rag.verdicts import asks_whether
 from localrag.rag.wordings import SearchTools
 from localrag.retrieval.sections import Outline, PassageSpan, widened
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
     from localrag.egress.consent import Consent
     from localrag.models.embeddings.base import Embedder
     from localrag.prompts.own import Wording
-    from localrag.rag.base import Pipeline, Retrieve
+    from localrag.rag.base import Retrieve
+    from localrag.rag.pipeline import AnswerStage, Pipeline
     from localrag.rerankers.base import Reranking
     from localrag.summaries.documents import Pages, Write
     from localrag.summaries.records import Event as SummaryEvent
@@ -298,14 +300,14 @@ class Engine:
         model is loaded. Closing the iterator stops the model. Raises `UsageError` for an empty
         question.
         """
-        return recorded(question, self._pieces(question, options))
+        return recorded(question, partial(self._pieces, question, options))
 
-    def _pieces(self, question: str, options: AskOptions) -> Iterator[Piece]:
+    def _pieces(self, question: str, options: AskOptions, trace: Trace) -> Iterator[Piece]:
         reading = ActiveAnswer(options.stopped or threading.Event())
         if options.stopped is not None:
             self._reading.add(reading)
         try:
-            for piece in self._answered(question, options, reading):
+            for piece in self._answered(question, options, reading, trace):
                 check_stopped(reading.stopped)
                 yield piece
         except StoppedError:
@@ -316,7 +318,7 @@ class Engine:
             self._reading.discard(reading)
 
     def _answered(
-        self, question: str, options: AskOptions, reading: ActiveAnswer
+        self, question: str, options: AskOptions, reading: ActiveAnswer, trace: Trace
     ) -> Iterator[Piece]:
         settings = self.applied(options)
         embedder = None
@@ -377,17 +379,17 @@ class Engine:
 
         reranking = self._reranking(settings, options)
         embedder = embedder or self.embedder
-        pipeline = self._pipeline(settings, retrieve, reranking, options, embedder)
-        for piece in pipeline.stream(question):
-            if isinstance(piece, Answer):
-                counts = self.library.keywords.frequencies
-                around = SearchTools(self.tokenizer, self._attributor, look, alike, counts)
-                piece = with_not_found(piece, around)
-                if incomplete and piece.grounded:
-                    notice = own_sentence("from_few", answer_language(question))
-                    added = replace(notice, text=f"\n\n{notice.text}")
-                    yield added
-                    piece = replace(piece, statements=tidy((*piece.statements, added)))
+
+        around = SearchTools(
+            self.tokenizer,
+            self._attributor,
+            look,
+            alike,
+            lambda terms: self.library.keywords.frequencies(terms),  # opened only if it is needed
+        )
+        after = [NotFoundExplainer(around, incomplete)]
+        pipeline = self._pipeline(settings, retrieve, reranking, options, embedder, after)
+        for piece in pipeline.pieces(question, trace):
             if isinstance(piece, Step) and steps:  # done on the way to the passages
                 within = sum(step.seconds for step in steps)
                 piece = replace(piece, seconds=max(0.0, piece.seconds - within))
@@ -935,6 +937,7 @@ class Engine:
         reranking: Reranking | None,
         options: AskOptions,
         embedder: Embedder,
+        after: Sequence[AnswerStage] = (),
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
@@ -946,6 +949,7 @@ class Engine:
             self._wording,
             reranking,
             self._card_of,
+            after,
         )
 
     def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:

@@ -72,7 +72,7 @@ from localrag.models.llms.base import LLM, ChoiceScorer, Options
 from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
-from localrag.rag.base import OnStep, Pipeline, Retrieve, Toolkit
+from localrag.rag.base import OnStep, Retrieve, Toolkit
 from localrag.rag.calibration import (
     Calibration,
     Scale,
@@ -83,10 +83,11 @@ from localrag.rag.calibration import (
 from localrag.rag.citations import PlaceOf
 from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grader
+from localrag.rag.pipeline import AnswerStage, Pipeline
 from localrag.rag.private import Outgoing, SendableReranker
 from localrag.rag.reading import Bounds
-from localrag.rag.standard import StandardRAG
-from localrag.rag.untrusted import CheckedPipeline
+from localrag.rag.stages.guard import InstructionGuard
+from localrag.rag.standard import standard_rag
 from localrag.rag.versions import CardOf
 from localrag.rerankers.base import Reranker, Reranking
 from localrag.retrieval.base import Retriever
@@ -744,9 +745,13 @@ def make_pipeline(
     wording: Wording,
     reranking: Reranking | None = None,
     card_of: CardOf = lambda _: Card("", ""),
+    after: Sequence[AnswerStage] = (),
 ) -> Pipeline:
-    """The way a question is answered; an answer that did what a document says is written again."""
-    answer, self_rag = settings.answer, settings.self_rag
+    """The way a question is answered, with stages `after` all others.
+
+    An answer that did what a document says is written again.
+    """
+    answer = settings.answer
     tools = Toolkit(
         model.sendable(retrieve),
         model.llm,
@@ -762,22 +767,19 @@ def make_pipeline(
     grader = make_grader(model, embedder)
     unsupported: Unsupported = "remove unchecked" if answer.strict else answer.unsupported
 
-    def make(tools: Toolkit, budget: float) -> Pipeline:
-        if answer.mode == "standard":
-            least = answer.min_answerable_strict if answer.strict else answer.min_answerable
-            bounds = Bounds(answer.enough, least)
-            return StandardRAG(tools, grader, bounds, unsupported)
-        from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
+    stages: tuple[AnswerStage, ...]
+    if answer.mode == "standard":
+        least = answer.min_answerable_strict if answer.strict else answer.min_answerable
+        stages, budget = standard_rag(Bounds(answer.enough, least)), 0.0
+    else:
+        from localrag.rag.self_rag import self_rag
+        from localrag.rag.stages.grade import SelfRAGOptions
 
-        given = msgspec.structs.asdict(self_rag) | {"budget_seconds": budget}
+        given = msgspec.structs.asdict(settings.self_rag)
+        budget = given.pop("budget_seconds")
         if answer.strict:
             given["min_best_relevance"] = answer.min_answerable_strict
-        options = SelfRAGOptions(
-            **given, enough=answer.enough, strict=answer.strict, unsupported=unsupported
-        )
-        return SelfRAG(tools, grader, options)
-
-    budget = self_rag.budget_seconds if answer.mode == "self-rag" else 0.0
-    if answer.read_instructions:
-        return make(tools, budget)
-    return CheckedPipeline(tools, grader, make, budget)
+        stages = self_rag(SelfRAGOptions(**given, enough=answer.enough, strict=answer.strict))
+    if not answer.read_instructions:
+        stages = (InstructionGuard(stages, budget),)
+    return Pipeline(tools, grader, (*stages, *after), unsupported, budget)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -49,22 +48,6 @@ OnStep = Callable[[Step], None]
 
 def unheard(_: Step) -> None:
     """Tell nobody."""
-
-
-class Pipeline(ABC):
-    """Answers a question from the library."""
-
-    def stream(self, question: str) -> Iterator[Piece]:
-        """Statements as they grow and steps as they come, and last of all the finished `Answer`.
-
-        What is written joined is `Answer.text`, the steps are `Answer.trace`. Closing the iterator
-        stops the model. Raises `UsageError` for an empty question, `GenerationError` from the
-        model.
-        """
-        return recorded(question, self._pieces(question))
-
-    @abstractmethod
-    def _pieces(self, question: str) -> Iterator[Piece]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +111,7 @@ def finished(
     metrics: SelfRAGMetrics | None = None,
     missing: Sequence[str] = (),
 ) -> Answer:
-    """The end of a pipeline's pieces; `recorded` fills in trace and time.
+    """What the pieces of an answer end with; `pipeline.recorded` fills in trace and time.
 
     `missing` are parts of the question that the documents do not hold.
     """
@@ -156,29 +139,6 @@ def check_question(question: str) -> None:
             count=len(question),
             most=LONGEST_QUESTION,
         )
-
-
-def recorded(question: str, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces, with the trace of their answer filled in from what came first.
-
-    Its seconds, too, where it has none yet: loading a model is no part of an answer's time.
-    Raises `UsageError` for an empty question.
-    """
-    check_question(question)
-    started = time.perf_counter()
-    trace: list[Step] = []
-    with closing(pieces):  # type: ignore[type-var]
-        for piece in pieces:
-            if isinstance(piece, Answer):
-                yield replace(
-                    piece,
-                    trace=tuple(trace),
-                    seconds=piece.seconds or time.perf_counter() - started,
-                )
-                continue
-            if isinstance(piece, Step):
-                trace.append(piece)
-            yield piece
 
 
 def answer_of(pieces: Iterator[Piece], on_step: OnStep = unheard) -> Answer:

@@ -11,18 +11,17 @@ through as they are written. The first prompts are always as they would be witho
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from localrag.documents.tables import shown_text
-from localrag.rag.base import Piece, Pipeline, Toolkit
+from localrag.rag.base import Toolkit
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.statements import words
 from localrag.text.instructions import left, may_steer
 from localrag.text.language import answer_language, detect
 from localrag.text.sentences import Span
-from localrag.types import Answer, Chunk, Columns, LeftOut, Place, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Columns, LeftOut, Place, ScoredChunk
 
 SHARED = 0.2
 """A sentence with this share of the question's terms touches it."""
@@ -228,59 +227,12 @@ def _moved(offset: int, stays: Sequence[Span]) -> int:
     return sum(min(end, offset) - start for start, end in stays if start < offset)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedPipeline(Pipeline):
-    """A pipeline whose answers are written again where they followed a document's words."""
-
-    tools: Toolkit
-    grader: Grader
-    make: Callable[[Toolkit, float], Pipeline]
-    """Gives a pipeline with such tools, for so many seconds; 0: no limit."""
-    budget: float = 0.0
-
-    def _pieces(self, question: str) -> Iterator[Piece]:
-        started = time.perf_counter()
-        passages = UntrustedPassages(self.tools, self.grader)
-        tools = replace(self.tools, retrieve=passages.retrieve, place_of=passages.place_of)
-        held: list[Piece] = []
-        for piece in self.make(tools, self.budget).stream(question):
-            if passages.suspicious and not isinstance(piece, Step):
-                held.append(piece)
-            else:
-                yield piece
-        if not held:
-            return
-        first = _answer(held)
-        followed = () if _refused(first) else passages.followed(first)
-        spent = time.perf_counter() - started
-        hopeless = not followed and (not _refused(first) or 0 < self.budget <= spent)
-        if hopeless or not passages.leave_out(question, followed):
-            yield from held
-            return
-        rest = max(0.1, self.budget - spent) if self.budget else 0.0
-        again = list(self.make(tools, rest).stream(question))
-        second = _answer(again)
-        if not followed and _refused(second):
-            yield from held
-            return
-        count = len(passages.left_out)
-        yield Step("instructions", {"left_out": count}, None, 0.0, passages.left_out)
-        yield from again[:-1]
-        yield replace(passages.finished(second), seconds=0.0)  # both times count
-
-
-def _answer(pieces: Sequence[Piece]) -> Answer:
-    answer = pieces[-1]
-    assert isinstance(answer, Answer), "a stream ends with its answer"  # noqa: S101
-    return answer
-
-
 def _by_model(answer: Answer) -> str:
     """The text of an answer without what localrag itself has added to it."""
     return words(each for each in answer.statements if not each.part)
 
 
-def _refused(answer: Answer) -> bool:
+def refused(answer: Answer) -> bool:
     """Whether nothing was answered from the documents, or not in the language that was asked for.
 
     A name alone is in no language.

@@ -23,8 +23,11 @@ from localrag.presentation.steps import decision
 from localrag.prompts.own import Wording
 from localrag.rag.base import Retrieve, Toolkit
 from localrag.rag.budget import Budget
+from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grader, Reading
-from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
+from localrag.rag.pipeline import Pipeline
+from localrag.rag.self_rag import self_rag
+from localrag.rag.stages.grade import SelfRAGOptions
 from localrag.rerankers.base import Reranking, Tell, unheard
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, Message, Place, ScoredChunk, Statement, Step
@@ -74,9 +77,7 @@ OPTIONS = SelfRAGOptions(
     good_utility=3.8,
     enough=1.0,
     early_stop=True,
-    budget_seconds=0.0,
     strict=False,
-    unsupported="mark",
 )
 
 
@@ -95,8 +96,10 @@ def pipeline(
     reranking: Reranking | None = None,
     k: int = 3,
     wording: Wording | None = None,
+    budget: float = 0.0,
+    unsupported: Unsupported = "mark",
     **options: Any,
-) -> SelfRAG:
+) -> Pipeline:
     tools = Toolkit(
         retrieve=retrieve or (lambda question, k: passages(texts)[:k]),
         llm=llm,
@@ -108,10 +111,11 @@ def pipeline(
         wording=wording or Wording(),
         reranking=reranking,
     )
-    return SelfRAG(tools, Grader(LogitChooser(llm)), replace(OPTIONS, **options))
+    stages = self_rag(replace(OPTIONS, **options))
+    return Pipeline(tools, Grader(LogitChooser(llm)), stages, unsupported, budget)
 
 
-def run(rag: SelfRAG, question: str = QUESTION) -> Answer:
+def run(rag: Pipeline, question: str = QUESTION) -> Answer:
     *pieces, answer = rag.stream(question)
     assert isinstance(answer, Answer)
     assert written(pieces).strip() == answer.text
@@ -677,12 +681,12 @@ def timed_run(
     llm: Slow, monkeypatch: pytest.MonkeyPatch, seconds: float, **options: Any
 ) -> tuple[Answer, float]:
     clock = SimpleNamespace(perf_counter=llm.clock)
-    monkeypatch.setattr("localrag.rag.self_rag.time", clock)
-    monkeypatch.setattr("localrag.rag.base.time", clock)
+    for module in ("base", "pipeline", "stages.draft"):
+        monkeypatch.setattr(f"localrag.rag.{module}.time", clock)
     monkeypatch.setattr(
-        "localrag.rag.self_rag.Budget", lambda budget: Budget(budget, clock=llm.clock)
+        "localrag.rag.pipeline.Budget", lambda budget: Budget(budget, clock=llm.clock)
     )
-    answer = run(pipeline(llm, budget_seconds=seconds, **options))
+    answer = run(pipeline(llm, budget=seconds, **options))
     return answer, llm.now - 100.0
 
 
@@ -700,12 +704,12 @@ def test_passages_are_left_unread_for_the_answers_sake(monkeypatch: pytest.Monke
     llm = Slow([SAID_OPENED], scores)
     monkeypatch.setattr("test_self_rag.TEXTS", texts, raising=False)
     clock = SimpleNamespace(perf_counter=llm.clock)
-    monkeypatch.setattr("localrag.rag.self_rag.time", clock)
-    monkeypatch.setattr("localrag.rag.base.time", clock)
+    for module in ("base", "pipeline", "stages.draft"):
+        monkeypatch.setattr(f"localrag.rag.{module}.time", clock)
     monkeypatch.setattr(
-        "localrag.rag.self_rag.Budget", lambda budget: Budget(budget, clock=llm.clock)
+        "localrag.rag.pipeline.Budget", lambda budget: Budget(budget, clock=llm.clock)
     )
-    answer = run(pipeline(llm, texts, k=6, budget_seconds=10.0))
+    answer = run(pipeline(llm, texts, k=6, budget=10.0))
     assert used_up(llm)
     assert "budget: 3 passages were not read" in trace(answer)
     assert llm.now - 100.0 <= 10.0
@@ -906,7 +910,7 @@ def test_an_invented_figure_counts_against_an_answer_without_asking() -> None:
 
 
 @pytest.mark.parametrize("unsupported", ["mark", "remove"])
-def test_what_nothing_bears_out_is_marked_or_taken_out(unsupported: str) -> None:
+def test_what_nothing_bears_out_is_marked_or_taken_out(unsupported: Unsupported) -> None:
     reply = f"It holds 312 palms. {SAID_OPENED}"
     scores = [NEEDED, yes(0.9), FULL, useful(5)]
     answer = run(pipeline(ScriptedLLM([reply], scores), k=1, unsupported=unsupported))

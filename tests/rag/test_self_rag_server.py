@@ -24,7 +24,9 @@ from localrag.models.llms.choices import WrittenChooser
 from localrag.models.llms.openai.model import OpenAICompatibleModel
 from localrag.rag.base import Toolkit
 from localrag.rag.grading import Grader
-from localrag.rag.self_rag import SelfRAG, SelfRAGOptions
+from localrag.rag.pipeline import Pipeline
+from localrag.rag.self_rag import self_rag
+from localrag.rag.stages.grade import SelfRAGOptions
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, Place, ScoredChunk, Statement
 
@@ -61,7 +63,9 @@ class Server:
     requests: list[dict[str, Any]] = field(default_factory=list)
     model: OpenAICompatibleModel | None = None
 
-    def self_rag(self, *, timeout: float = 5.0, k: int = 2, **options: Any) -> SelfRAG:
+    def self_rag(
+        self, *, timeout: float = 5.0, k: int = 2, budget: float = 0.0, **options: Any
+    ) -> Pipeline:
         self.model = OpenAICompatibleModel(self.url, "tiny", timeout_seconds=timeout, max_retries=1)
         chosen: dict[str, Any] = {
             "min_retrieval": 0.3,
@@ -72,9 +76,7 @@ class Server:
             "good_utility": 3.8,
             "enough": 1.0,
             "early_stop": True,
-            "budget_seconds": 0.0,
             "strict": False,
-            "unsupported": "mark",
         }
         tools = Toolkit(
             retrieve=lambda _, k: [
@@ -89,7 +91,9 @@ class Server:
             generation=Options(max_tokens=100),
         )
         grader = Grader(WrittenChooser(self.model))
-        return SelfRAG(tools, grader, SelfRAGOptions(**(chosen | options)))
+        return Pipeline(
+            tools, grader, self_rag(SelfRAGOptions(**(chosen | options))), budget=budget
+        )
 
 
 @pytest.fixture
@@ -112,7 +116,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
             state.model.close()
 
 
-def run(rag: SelfRAG, question: str = QUESTION) -> Answer:
+def run(rag: Pipeline, question: str = QUESTION) -> Answer:
     *pieces, answer = rag.stream(question)
     assert isinstance(answer, Answer)
     assert written(pieces).strip() == answer.text
@@ -290,7 +294,7 @@ def test_a_trickle_that_never_ends_is_cut_by_the_budget(server: Server) -> None:
     said = delta("The lighthouse was built in 1871. ")
     server.faults = {WRITE: events(*[said] * 200, pause=0.05)}
     began = time.perf_counter()
-    answer = run(server.self_rag(budget_seconds=2.0))
+    answer = run(server.self_rag(budget=2.0))
     assert time.perf_counter() - began < 3.0
     assert any(step.values.get("cut_short") for step in answer.trace)
 

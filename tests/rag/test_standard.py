@@ -15,8 +15,9 @@ from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit
 from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grader
+from localrag.rag.pipeline import Pipeline
 from localrag.rag.reading import Bounds
-from localrag.rag.standard import StandardRAG
+from localrag.rag.standard import standard_rag
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Card, Chunk, Place, ScoredChunk, Statement, Step
 
@@ -47,7 +48,7 @@ def pipeline(
     found: list[ScoredChunk] | None = None,
     min_answerable: float = 0.5,
     k: int = 3,
-) -> StandardRAG:
+) -> Pipeline:
     tools = Toolkit(
         retrieve=lambda question, k: (found or contexts(texts))[:k],
         llm=llm,
@@ -59,12 +60,11 @@ def pipeline(
         wording=wording or Wording(),
     )
     grader = Grader(LogitChooser(llm) if scorer else WrittenChooser(llm))
-    return StandardRAG(
-        tools, grader, Bounds(enough=0.8, min_answerable=min_answerable), unsupported
-    )
+    stages = standard_rag(Bounds(enough=0.8, min_answerable=min_answerable))
+    return Pipeline(tools, grader, stages, unsupported)
 
 
-def run(rag: StandardRAG, question: str) -> Answer:
+def run(rag: Pipeline, question: str) -> Answer:
     *pieces, answer = rag.stream(question)
     assert isinstance(answer, Answer)
     assert written(pieces).strip() == answer.text
@@ -151,9 +151,10 @@ def test_a_question_that_names_a_year_is_told_nothing_of_another() -> None:
     ]
     for question, others in (("In 2024, how many", 0), ("How many", 1)):
         llm = ScriptedLLM(["5 days can be carried over [1]."], [{"Yes": 9, "No": 1}])
-        tools = pipeline(llm, found=rules, k=2)
-        tools._tools = replace(tools._tools, card_of=lambda hit: Card("", hit.source))
-        answer = run(tools, f"{question} days of leave can be carried over?")
+        rag = pipeline(llm, found=rules, k=2)
+        tools = replace(rag.tools, card_of=lambda hit: Card("", hit.source))
+        rag = replace(rag, tools=tools)
+        answer = run(rag, f"{question} days of leave can be carried over?")
         told = [statement for statement in answer.statements if statement.kind == "otherwise"]
         assert len(told) == others
 

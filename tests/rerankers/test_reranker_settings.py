@@ -27,8 +27,9 @@ from localrag.models.llms.choices import LogitChooser
 from localrag.models.registry.store import ModelStore
 from localrag.rag.base import Toolkit
 from localrag.rag.grading import Grader
+from localrag.rag.pipeline import Pipeline
 from localrag.rag.reading import Bounds
-from localrag.rag.standard import StandardRAG
+from localrag.rag.standard import standard_rag
 from localrag.rerankers.base import Reranking
 from localrag.rerankers.keyword import KeywordReranker
 from localrag.types import Answer, Place, ScoredChunk
@@ -140,9 +141,8 @@ def test_an_answer_is_written_from_the_reranked_passages_and_the_trace_says_so()
         generation=Options(max_tokens=50),
         reranking=Reranking("keyword", KeywordReranker(), 3),
     )
-    *_, answer = StandardRAG(tools, Grader(LogitChooser(llm)), Bounds(0.8, 0.5)).stream(
-        "Who presented the perceptron?"
-    )
+    rag = Pipeline(tools, Grader(LogitChooser(llm)), standard_rag(Bounds(0.8, 0.5)))
+    *_, answer = rag.stream("Who presented the perceptron?")
     assert isinstance(answer, Answer)
     assert asked == [3]
     assert ids(list(answer.contexts)) == [2]

@@ -1,0 +1,27 @@
+"""Read passages until they hold the answer, or the parts of it that there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localrag.rag import parts
+from localrag.rag.pipeline import AnswerRun, Pieces
+from localrag.rag.reading import Bounds, PassageReader, passage_of
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceReader:
+    """Finds the evidence that an answer is written from, and what is missing of it."""
+
+    bounds: Bounds
+
+    def __call__(self, run: AnswerRun) -> Pieces:
+        """Raises `GenerationError` from the model."""
+        question, language, tools = run.question, run.language, run.tools
+        run.reader = reader = PassageReader(tools, run.grader, self.bounds)
+        chunks = tools.fitting(run.passages, tools.room(question), passage_of)
+        run.passages = chunks
+        run.evidence = yield from reader.read(question, chunks, language)
+        if run.evidence is None and chunks and run.grader.reads_logits:
+            reading = parts.read(question, chunks, language, tools, reader)
+            run.evidence, run.passages, run.missing = yield from reading

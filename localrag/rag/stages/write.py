@@ -1,0 +1,67 @@
+"""Write the answer from its evidence, with citations."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+
+from localrag.prompts import render
+from localrag.rag.citations import CitedStream
+from localrag.rag.pipeline import AnswerRun, Pieces
+from localrag.rag.reading import Evidence
+from localrag.rag.statements import uncited
+from localrag.rag.verdicts import borne_out
+from localrag.types import Statement, Step
+
+
+def write(run: AnswerRun) -> Pieces:
+    """Show an answer as it is written, unless something is to be removed from it.
+
+    Raises `GenerationError` from the model.
+    """
+    if run.evidence is None:
+        return
+    run.evidence = evidence = _with_conflicts(run, run.evidence)
+    alone = evidence.keep > 0  # else the prompt shows all passages, with their numbers
+    sources = run.attributor.only(evidence.numbers, held=alone)
+    citations = CitedStream(sources, run.question, render("refusal", run.language))
+    shown, begun = run.unsupported == "mark", False
+    for piece in _written(run, evidence, citations):
+        if isinstance(piece, Statement):
+            piece = piece if begun else replace(piece, text=piece.text.lstrip())
+            begun = begun or bool(piece.text)
+        if shown or isinstance(piece, Step):
+            yield piece
+    if begun:
+        run.statements = citations.statements
+    elif not shown:
+        yield from uncited(citations.statements)
+
+
+def _with_conflicts(run: AnswerRun, evidence: Evidence) -> Evidence:
+    """The evidence with the passage in force, and with what the passages differ in."""
+    if run.conflicts is None or run.reader is None:
+        return evidence
+    newest = run.conflicts.newest(evidence.numbers)
+    if newest and evidence.keep and len(evidence.numbers) == 1:
+        evidence = run.reader.alone(run.question, newest, run.passages, run.language)
+    return replace(evidence, messages=run.conflicts.told(evidence.messages))
+
+
+def _written(run: AnswerRun, evidence: Evidence, citations: CitedStream) -> Pieces:
+    started = time.perf_counter()
+    options = replace(run.tools.generation, keep=evidence.keep)
+    written = run.tools.llm.stream(evidence.messages, options)
+    quotation = partial(run.attributor.closest_sentence, evidence.numbers, run.question)
+    for piece in borne_out(written, quotation):
+        yield from citations.feed(piece)
+    yield from citations.finish()
+    values = {"passages": len(evidence.numbers)}
+    yield Step("write", values, None, time.perf_counter() - started)
+    values = {
+        "cited": len(citations.citations),
+        "removed": len(citations.removed),
+        "added": len(citations.added),
+    }
+    yield Step("check citations", values, None, 0.0)
