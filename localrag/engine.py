@@ -451,7 +451,9 @@ class Engine:
             return bool(section) and grader.relevance(text, read).value >= settings.answer.enough
 
         def ask(text: str, source: str) -> Reply:
-            return documents.reply_of(answer_of(self.stream(text, _of_document(options, source))))
+            answer = answer_of(self.stream(text, _of_document(options, source)))
+            claims = tuple(claim for claim in answer.statements if claim.kind == "claim")
+            return documents.reply_of(replace(answer, statements=claims))
 
         def belonging(
             text: str, selected: Sequence[DocumentRecord]

@@ -81,7 +81,7 @@ def answered(
     """
     scope, seconds = timed(partial(plan.scope, question, chooser))
     if scope.operation == "COMPARE":
-        return (yield from _from_sides(question, access, llm))
+        return (yield from _from_sides(question, access, chooser, llm))
     if scope.about_all < plan.ABOUT_ALL:
         return None
     # "How many days of training do staff have?" is no count where a document gives the number.
@@ -360,11 +360,11 @@ def _column(
 # -- Two or three side by side ------------------------------------------------------
 
 
-def _from_sides(question: str, access: LibraryAccess, llm: LLM) -> Pieces:
+def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM) -> Pieces:
     records = access.records()
     ids = {source: record.id for record in records for source in record.sources}
     hits = access.hits(question, comparison.MOST_DOCUMENTS * 2)
-    result = yield from comparison.compared(question, records, hits, access.ask, llm)
+    result = yield from comparison.compared(question, records, hits, access.ask, chooser, llm)
     if result is None:
         return None
     places = {
@@ -380,9 +380,10 @@ def _from_sides(question: str, access: LibraryAccess, llm: LLM) -> Pieces:
         if at in citations
     }
     statements = []
-    for side in result.sides:
+    order = result.order or ("",) * len(result.sides)
+    for side, place in zip(result.sides, order, strict=True):
         marks = [exact[quote] for quote in side.reply.citations if quote in exact]
-        text = f"- {side.text}"
+        text = f"- {side.text} ({place})" if place else f"- {side.text}"
         statements.append(
             Statement(
                 f"{text}\n",

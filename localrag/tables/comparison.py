@@ -7,17 +7,20 @@ replies stands before them; a figure that stands in none of them discards it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from localrag.languages import LanguageCode
 from localrag.library.records import DocumentRecord
 from localrag.models.llms.base import LLM, Options
+from localrag.models.llms.choices import Chooser
 from localrag.prompts import render, with_examples
 from localrag.rag.base import timed
 from localrag.rag.refusals import refuses
@@ -26,6 +29,7 @@ from localrag.tables.records import ColumnKind, Reply, Value
 from localrag.tables.values import in_days, separated, value_in
 from localrag.text.figures import figures_not_in
 from localrag.text.language import answer_language
+from localrag.text.normalize import fold
 from localrag.types import Message, Step
 
 MOST = 3
@@ -38,6 +42,12 @@ _TIMES = ("minute", "hour", "week", "month", "year")
 """Units of which a difference is told by the sides alone."""
 _QUESTION_TOKENS = 160
 _ANSWER_TOKENS = 80
+
+_DIRECTIONS = ("LARGER", "SMALLER", "EARLIER", "LATER", "OTHER")
+_WORD = re.compile(r"[a-z0-9]+|[\u4e00-\u9fff]{2}")
+"""A word of a name, in Chinese the first of its pairs of characters: "omega", "绿化"."""
+
+T = TypeVar("T", float, str)
 
 Ask = Callable[[str, str], Reply]
 """A question, and the path of the document that is to answer it; "" for the whole library."""
@@ -77,9 +87,14 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """The sides, and what follows from them: "" where that is not sure."""
+    """The sides, and what follows from them: "" where that is not sure.
+
+    `order` says of each of two sides which it is, in words: "the larger"; empty where there is
+    none.
+    """
 
     sides: tuple[ComparedSide, ...]
+    order: tuple[str, ...]
     conclusion: str
     difference: str
     """Of two numbers, amounts or dates; "" where the replies are others."""
@@ -109,6 +124,7 @@ def compared(
     records: Sequence[DocumentRecord],
     hits: Sequence[str],
     ask: Ask,
+    chooser: Chooser,
     llm: LLM,
 ) -> Generator[Step, None, Contrast | None]:
     """What a question compares; None where fewer than two things are stated, or one is missing.
@@ -153,32 +169,80 @@ def compared(
     language = answer_language(question)
     values = [value_of(side.reply.text, text) for side, text in zip(sides, texts, strict=True)]
     order = ordered(values)
+    told = tuple(render(f"comparison_{place}", language) for place in order)
     difference = difference_of(values, language) if order else ""
-    conclusion, seconds = timed(partial(_concluded, question, sides, order, difference, llm))
+    conclude = partial(_concluded, question, sides, told, difference, language, llm)
+    conclusion, seconds = timed(conclude)
+    if conclusion and order and not _agrees(conclusion, question, sides, order, chooser):
+        conclusion = ""
     yield Step("write", {"passages": len(sides)}, None, seconds)
-    return Contrast(tuple(sides), conclusion, difference)
+    return Contrast(tuple(sides), told, conclusion, difference)
 
 
 def _concluded(
-    question: str, sides: Sequence[ComparedSide], order: Sequence[str], difference: str, llm: LLM
+    question: str,
+    sides: Sequence[ComparedSide],
+    order: Sequence[str],
+    difference: str,
+    language: LanguageCode,
+    llm: LLM,
 ) -> str:
     """One sentence from the replies; "" where it says a figure that none of them does.
 
     Which of two is the larger the model is told: it gets "209,500 or 164,000" wrong.
     """
-    language = answer_language(question)
     facts = [side.text for side in sides]
-    marked = [
-        f"- {fact} ({render(f'comparison_{place}', language)})" if place else f"- {fact}"
-        for fact, place in zip(facts, order or [""] * len(facts), strict=True)
-    ]
-    listed = "\n".join([*marked, *([f"- {difference}"] if difference else ())])
+    marked = (
+        [f"{fact} ({place})" for fact, place in zip(facts, order, strict=True)] if order else facts
+    )
+    listed = "\n".join(f"- {fact}" for fact in [*marked, *filter(None, [difference])])
     prompt = render("comparison_answer", language, facts=listed, question=question.strip())
     reply = llm.complete([Message("user", prompt)], Options(max_tokens=_ANSWER_TOKENS))
     text = " ".join(reply.text.split())
     if not text or refuses(text) or figures_not_in(text, [*facts, difference, question]):
         return ""
     return text
+
+
+def _agrees(
+    conclusion: str,
+    question: str,
+    sides: Sequence[ComparedSide],
+    order: Sequence[str],
+    chooser: Chooser,
+) -> bool:
+    """Whether a conclusion names first the side that has what is asked for, as far as that is told.
+
+    Even where it is told which is the larger, a small model names the other now and then. What a
+    question asks for it knows better.
+    """
+    language = answer_language(question)
+    messages = with_examples("direction", "direction_examples", language)
+    kept = len(messages)
+    messages.append(Message("user", question.strip()))
+    choice = chooser.choose(messages, _DIRECTIONS, keep=kept)
+    if not choice.read:
+        return True
+    wanted = _DIRECTIONS[max(range(len(_DIRECTIONS)), key=lambda place: choice[place])].lower()
+    if wanted == "other":
+        return True
+    if order[0] == "equal":  # neither is
+        return False
+    if wanted not in order:  # of two dates neither is the larger
+        return True
+    first = _named_first(conclusion, sides)
+    return first is None or order[first] == wanted
+
+
+def _named_first(text: str, sides: Sequence[ComparedSide]) -> int | None:
+    """Which of two sides a text names first, by the words that only one has; None for neither."""
+    words = [set(_WORD.findall(fold(side.name))) for side in sides]
+    folded = fold(text)
+    places = [
+        min((folded.find(word) for word in own - other if word in folded), default=len(folded))
+        for own, other in ((words[0], words[1]), (words[1], words[0]))
+    ]
+    return None if places[0] == places[1] else int(places[1] < places[0])
 
 
 def value_of(reply: str, question: str) -> Value | None:
@@ -189,29 +253,32 @@ def value_of(reply: str, question: str) -> Value | None:
 
 
 def ordered(values: Sequence[Value | None]) -> list[str]:
-    """Which of two values is the larger and which the smaller, or the later and the earlier.
+    """Which of two values is the larger and which the smaller, the later and the earlier.
 
-    None where they are equal, not of one kind and unit, or more than two. A number without a unit
-    has that of the other, as cells of a sheet lack it.
+    Both "equal" where they are; nothing for values that are not of one kind and unit, or more than
+    two. A number without a unit has that of the other, as cells of a sheet lack it.
     """
     if len(values) != 2:
         return []
     first, second = values
     if first is None or second is None or (first.kind == "date") != (second.kind == "date"):
         return []
-    if first.kind == "date":
-        days = [_day(value.text) for value in (first, second)]
-        if None in days or days[0] == days[1]:
-            return []
-        later = first.text > second.text
-        return ["later", "earlier"] if later else ["earlier", "later"]
+    if first.kind == "date":  # 2017-11 is before 2021, and says nothing beside 2017
+        length = min(len(first.text), len(second.text))
+        return _places(first.text[:length], second.text[:length], "later", "earlier")
     if len({first.unit, second.unit} - {""}) > 1:
         sizes = [in_days(first), in_days(second)]
     else:
         sizes = [first.number, second.number]
-    if sizes[0] is None or sizes[1] is None or sizes[0] == sizes[1]:
+    if sizes[0] is None or sizes[1] is None:
         return []
-    return ["larger", "smaller"] if sizes[0] > sizes[1] else ["smaller", "larger"]
+    return _places(sizes[0], sizes[1], "larger", "smaller")
+
+
+def _places(first: T, second: T, more: str, less: str) -> list[str]:
+    if first == second:
+        return ["equal", "equal"]
+    return [more, less] if first > second else [less, more]
 
 
 def difference_of(values: Sequence[Value | None], language: LanguageCode) -> str:
@@ -221,10 +288,14 @@ def difference_of(values: Sequence[Value | None], language: LanguageCode) -> str
         return ""
     if first.kind == "date":
         days = [_day(value.text) for value in (first, second)]
-        apart = abs((days[0] - days[1]).days) if days[0] and days[1] else 0
+        if days[0] is None or days[1] is None or days[0] == days[1]:
+            return ""
+        apart = abs((days[0] - days[1]).days)
         return render("comparison_days", language, days=str(apart))
     unit = "".join({first.unit, second.unit} - {""})
     distance = separated(round(abs((first.number or 0.0) - (second.number or 0.0)), 6))
+    if distance == "0":
+        return ""
     if unit == "day":
         return render("comparison_days", language, days=distance)
     if (first.unit != second.unit and "" not in (first.unit, second.unit)) or unit in _TIMES:

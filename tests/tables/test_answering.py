@@ -445,9 +445,7 @@ def test_a_word_of_the_question_singles_out_files(question: str, where: dict[str
     assert {condition.key: condition.value for condition in conditions} == where
 
 
-def test_two_values_of_one_column_mean_either_of_them() -> (
-    None
-):
+def test_two_values_of_one_column_mean_either_of_them() -> None:
     conditions = [
         {"column": "file", "is": "=", "value": "fridge-1"},
         {"column": "file", "is": "=", "value": "fridge-2"},

@@ -16,6 +16,7 @@ from localrag.types import Citation, Place
 
 MARSH, OTTWAY, VELD = (record.sources[0] for record in RECORDS[:3])
 COMPARE = {"LOOKUP": 3, "COMPARE": 7}
+LARGER, SMALLER, OTHER = {"LARGER": 1}, {"SMALLER": 1}, {"OTHER": 1}
 NAMED = ("How long is the guarantee of Delta?", "How long is the guarantee of Omega?")
 
 
@@ -37,14 +38,14 @@ def replying(texts: Mapping[str, str], source: str = MARSH) -> Ask:
 
 def test_each_side_is_asked_for_and_what_follows_stands_first() -> None:
     ask = replying({NAMED[0]: "24 days", NAMED[1]: "It is 36 days."})
-    llm = ScriptedLLM([proposal(*NAMED), "The guarantee of Omega is longer."], [COMPARE])
+    llm = ScriptedLLM([proposal(*NAMED), "The guarantee of Omega is longer."], [COMPARE, LARGER])
     text, answer, steps = run(
         "Whose guarantee is longer?", llm, access(Filled([]), hits=[], ask=ask)
     )
     assert text == (
         "The guarantee of Omega is longer. [1]\n\n"
-        "- How long is the guarantee of Delta? 24 days [1]\n"
-        "- How long is the guarantee of Omega? It is 36 days. [1]\n\n"
+        "- How long is the guarantee of Delta? 24 days (the smaller) [1]\n"
+        "- How long is the guarantee of Omega? It is 36 days. (the larger) [1]\n\n"
         "The difference is 12 days"
     )
     assert answer is not None
@@ -58,14 +59,14 @@ def test_each_side_is_asked_for_and_what_follows_stands_first() -> None:
 
 def test_where_no_side_is_named_the_documents_of_the_search_are_asked() -> None:
     ask = replying({MARSH: "GBP 400", VELD: "GBP 250"})
-    llm = ScriptedLLM([proposal("What does it cost?"), "Veld is cheaper."], [COMPARE])
+    llm = ScriptedLLM([proposal("What does it cost?"), "Veld is cheaper."], [COMPARE, SMALLER])
     hits = [MARSH, MARSH, OTTWAY, VELD]
     text, _, steps = run(
         "Which of the two is cheaper?", llm, access(Filled([]), hits=hits, ask=ask)
     )
     assert text == (
-        "Veld is cheaper. [1]\n\n- Contract with Marsh: GBP 400 [1]\n"
-        "- Contract with Veld: GBP 250 [1]\n\nDifference: 150 GBP"
+        "Veld is cheaper. [1]\n\n- Contract with Marsh: GBP 400 (the larger) [1]\n"
+        "- Contract with Veld: GBP 250 (the smaller) [1]\n\nDifference: 150 GBP"
     )
     states = [step.values["state"] for step in steps if step.kind == "cell"]
     assert states == ["found", "not stated", "found"]
@@ -89,7 +90,7 @@ def test_a_conclusion_with_a_figure_of_its_own_is_left_out() -> None:
     ask = replying({NAMED[0]: "24 days", NAMED[1]: "36 days"})
     llm = ScriptedLLM([proposal(*NAMED), "Omega, by 13 days."], [COMPARE])
     text, _, _ = run("Whose is longer?", llm, access(Filled([]), hits=[], ask=ask))
-    assert text.startswith("- How long is the guarantee of Delta? 24 days [1]\n")
+    assert text.startswith("- How long is the guarantee of Delta? 24 days (the smaller) [1]\n")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,9 @@ def test_a_conclusion_with_a_figure_of_its_own_is_left_out() -> None:
         ),
         (("GBP 5", "EUR 6"), [], "", "en"),
         (("GBP 5", "on 1 May 2026"), [], "", "en"),
-        (("GBP 5", "GBP 5"), [], "", "en"),
+        (("GBP 5", "GBP 5"), ["equal", "equal"], "", "en"),
+        (("in 2017", "November 2019"), ["earlier", "later"], "", "en"),
+        (("in 2019", "November 2019"), ["equal", "equal"], "", "en"),
         (("in May", "at noon"), [], "", "en"),
     ],
 )
@@ -122,3 +125,23 @@ def test_what_two_replies_differ_by(
 
 def test_of_three_none_is_the_larger() -> None:
     assert ordered([value_of(text, "") for text in ("1", "2", "3")]) == []
+
+
+@pytest.mark.parametrize(
+    ("replies", "conclusion", "direction", "kept"),
+    [
+        (("24 days", "36 days"), "Omega has the longer guarantee than Delta.", LARGER, True),
+        (("24 days", "36 days"), "Delta has the longer guarantee.", LARGER, False),
+        (("24 days", "36 days"), "Delta has the shorter guarantee.", SMALLER, True),
+        (("24 days", "36 days"), "They differ by 12 days.", OTHER, True),
+        (("24 days", "24 days"), "Delta has the longer guarantee.", LARGER, False),
+        (("24 days", "24 days"), "Both are the same.", OTHER, True),
+    ],
+)
+def test_a_conclusion_that_names_the_wrong_side_is_left_out(
+    replies: tuple[str, str], conclusion: str, direction: dict[str, float], kept: bool
+) -> None:
+    ask = replying(dict(zip(NAMED, replies, strict=True)))
+    llm = ScriptedLLM([proposal(*NAMED), conclusion], [COMPARE, direction])
+    text, _, _ = run("Whose is longer?", llm, access(Filled([]), hits=[], ask=ask))
+    assert text.startswith(conclusion if kept else "- How long is the guarantee of Delta?")
