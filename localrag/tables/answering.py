@@ -383,7 +383,7 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
     order = result.order or ("",) * len(result.sides)
     for side, place in zip(result.sides, order, strict=True):
         marks = [exact[quote] for quote in side.reply.citations if quote in exact]
-        text = f"- {side.text} ({place})" if place else f"- {side.text}"
+        text = f"- {side.placed(place)}"
         statements.append(
             Statement(
                 f"{text}\n",

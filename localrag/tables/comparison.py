@@ -84,6 +84,11 @@ class ComparedSide:
         gap = " " if self.name.endswith("?") else "" if self.name.endswith("？") else ": "
         return f"{self.name}{gap}{self.reply.text}"
 
+    def placed(self, place: str) -> str:
+        """The same with the word on its value behind it; "" for none."""
+        gap = "" if not place or place.startswith("（") else " "
+        return f"{self.text}{gap}{place}"
+
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
@@ -192,9 +197,8 @@ def _concluded(
     Which of two is the larger the model is told: it gets "209,500 or 164,000" wrong.
     """
     facts = [side.text for side in sides]
-    marked = (
-        [f"{fact} ({place})" for fact, place in zip(facts, order, strict=True)] if order else facts
-    )
+    places = order or [""] * len(sides)
+    marked = [side.placed(place) for side, place in zip(sides, places, strict=True)]
     listed = "\n".join(f"- {fact}" for fact in [*marked, *filter(None, [difference])])
     prompt = render("comparison_answer", language, facts=listed, question=question.strip())
     reply = llm.complete([Message("user", prompt)], Options(max_tokens=_ANSWER_TOKENS))
