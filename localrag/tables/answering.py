@@ -184,9 +184,7 @@ def _from_documents(
     llm: LLM,
 ) -> Pieces:
     table: Table | None = None
-    if operation == "COUNT" or (
-        operation == "LIST" and membership.lists_documents(question, chooser)
-    ):
+    if operation in ("LIST", "COUNT") and membership.about_documents(question, chooser):
         table = yield from access.belonging(question, group.documents)
     if table is None:
         table = yield from _filled(question, operation, group, access, llm)

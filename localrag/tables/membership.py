@@ -32,8 +32,8 @@ questions that words decide, and .24 and less in three about amounts and dates."
 FEWEST = 3
 """Documents among which a gap says something."""
 ABOUT_DOCUMENTS = 0.3
-"""The share from which on it is documents that are to be listed. Of eleven lists over two folders,
-documents came to .5 and more, what stands in them to .26 and less."""
+"""The share from which on documents are to be listed or counted. Over two folders documents came to
+.37 and more, what stands in one of them to .26 and less."""
 _LISTED = ("DOCUMENTS", "CONTENTS")
 
 Sections = Callable[[str, str], list[ScoredChunk]]
@@ -50,8 +50,8 @@ class Belonging:
     citation: Citation | None
 
 
-def lists_documents(question: str, chooser: Chooser) -> bool:
-    """Whether a question asks for documents, and not for what stands in them."""
+def about_documents(question: str, chooser: Chooser) -> bool:
+    """Whether documents are to be listed or counted, and not what stands in them."""
     messages = with_examples("listed", "listed_examples", answer_language(question))
     kept = len(messages)
     messages.append(Message("user", question.strip()))

@@ -201,7 +201,7 @@ def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() ->
             row = Row(first.document_id, first.source, first.title, (cell,))
             yield Grid(table.columns, (row, *rest))
 
-    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [COUNT, FITS, MAYBE])
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [COUNT, FITS, MAYBE, CONTENTS])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, _ = run(
         "How many contracts renew?", llm, access(Doubtful([YES, NO, YES]), hits=hits)

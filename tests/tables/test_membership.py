@@ -13,7 +13,7 @@ from tables.test_answering import FITS, MAYBE, RECORDS, Filled, access, run, tol
 from localrag.library.records import DocumentRecord
 from localrag.models.llms.choices import LogitChooser
 from localrag.tables import membership
-from localrag.tables.membership import Belonging, lists_documents, members
+from localrag.tables.membership import Belonging, about_documents, members
 from localrag.tables.records import Table
 from localrag.types import Chunk, ScoredChunk, Step
 
@@ -99,6 +99,6 @@ def test_only_a_wide_gap_says_something(shares: Sequence[float], count: int | No
 
 
 def test_whether_documents_are_listed_is_what_the_model_says() -> None:
-    assert lists_documents("Which contracts renew?", LogitChooser(ScriptedLLM(scores=[DOCUMENTS])))
+    assert about_documents("Which contracts renew?", LogitChooser(ScriptedLLM(scores=[DOCUMENTS])))
     contents = {"DOCUMENTS": 1, "CONTENTS": 9}
-    assert not lists_documents("Which tasks?", LogitChooser(ScriptedLLM(scores=[contents])))
+    assert not about_documents("Which tasks?", LogitChooser(ScriptedLLM(scores=[contents])))
