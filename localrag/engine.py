@@ -494,6 +494,7 @@ class Engine:
             stated,
             ask,
             belonging,
+            settings.answer.strict,
         )
         return (yield from answered(question, access, model.chooser, model.llm, self.tokenizer))
 

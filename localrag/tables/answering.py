@@ -66,6 +66,8 @@ class LibraryAccess:
     ask: Ask
     belonging: Callable[[str, Sequence[DocumentRecord]], Generator[Step, None, Table | None]]
     """Which of some documents a question means, see `tables.membership`."""
+    strict: bool = False
+    """Whether only what the documents bear out may be told."""
 
 
 Pieces = Generator[Statement | Step | Answer, None, bool | None]
@@ -362,7 +364,9 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
     records = access.records()
     ids = {source: record.id for record in records for source in record.sources}
     hits = access.hits(question, comparison.MOST_DOCUMENTS * 2)
-    result = yield from comparison.compared(question, records, hits, access.ask, chooser, llm)
+    result = yield from comparison.compared(
+        question, records, hits, access.ask, access.name, chooser, llm, strict=access.strict
+    )
     if result is None:
         return None
     places = {
@@ -381,6 +385,8 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
     order = result.order or ("",) * len(result.sides)
     for side, place in zip(result.sides, order, strict=True):
         marks = [exact[quote] for quote in side.reply.citations if quote in exact]
+        if not marks:  # its document was removed meanwhile
+            return None
         text = f"- {side.placed(place)}"
         statements.append(
             Statement(

@@ -28,6 +28,7 @@ from localrag.tables.documents import LONGEST_COLUMN, short_name
 from localrag.tables.records import ColumnKind, Reply, Value
 from localrag.tables.values import in_days, separated, value_in
 from localrag.text.figures import figures_not_in
+from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language
 from localrag.text.normalize import fold
 from localrag.types import Message, Step
@@ -129,13 +130,17 @@ def compared(
     records: Sequence[DocumentRecord],
     hits: Sequence[str],
     ask: Ask,
+    name_of: Callable[[str], str],
     chooser: Chooser,
     llm: LLM,
+    *,
+    strict: bool,
 ) -> Generator[Step, None, Contrast | None]:
     """What a question compares; None where fewer than two things are stated, or one is missing.
 
-    `hits` are paths of files that a search brings for the question, the best first. Raises
-    `GenerationError` from the model.
+    `hits` are paths of files that a search brings for the question, the best first; steps have
+    what these are called. Where it is `strict` the model concludes nothing, as nobody checks that.
+    Raises `GenerationError` from the model.
     """
     questions, seconds = timed(partial(proposed, question, llm))
     yield Step("columns", {"questions": questions}, None, seconds)
@@ -160,7 +165,7 @@ def compared(
         yield Step(
             "cell",
             {
-                "file": source or text,
+                "file": name_of(source) if source else text,
                 "state": "found" if stated else "not stated",
                 "left": len(asked) - number,
             },
@@ -176,8 +181,11 @@ def compared(
     order = ordered(values)
     told = tuple(render(f"comparison_{place}", language) for place in order)
     difference = difference_of(values, language) if order else ""
-    conclude = partial(_concluded, question, sides, told, difference, language, llm)
-    conclusion, seconds = timed(conclude)
+    conclusion, seconds = "", 0.0
+    # A sentence of a document that could steer the model stands in no prompt that nobody guards.
+    if not (strict or any(may_steer(side.text) for side in sides)):
+        conclude = partial(_concluded, question, sides, told, difference, language, llm)
+        conclusion, seconds = timed(conclude)
     if conclusion and order and not _agrees(conclusion, question, sides, order, chooser):
         conclusion = ""
     yield Step("write", {"passages": len(sides)}, None, seconds)

@@ -19,7 +19,7 @@ from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render, with_examples
 from localrag.rag.base import timed
 from localrag.rag.grading import Reading
-from localrag.tables.records import Cell, Column, Row, Table, Value
+from localrag.tables.records import NOT_READ, Cell, Column, Row, Table, Value
 from localrag.tables.whether import unsteered
 from localrag.text.language import answer_language
 from localrag.types import Citation, Message, Plain, ScoredChunk, Step
@@ -48,6 +48,11 @@ class Belonging:
     document: DocumentRecord
     odds: float
     citation: Citation | None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether anything of the document was read."""
+        return self.odds > -math.inf
 
 
 def about_documents(question: str, chooser: Chooser) -> bool:
@@ -82,12 +87,15 @@ def belongs(
 
 
 def members(degrees: Sequence[Belonging]) -> list[Belonging] | None:
-    """Those that belong, in the order given; None where no gap parts them from the others."""
-    if len(degrees) < FEWEST:
+    """Those that belong, in the order given; None where no gap parts them from the others.
+
+    Documents of which nothing was read have no part in it.
+    """
+    ranked = sorted((degree.odds for degree in degrees if degree.is_read), reverse=True)
+    if len(ranked) < FEWEST:
         return None
-    ranked = sorted((degree.odds for degree in degrees), reverse=True)
     gap, least = max((above - below, above) for above, below in pairwise(ranked))
-    if not WIDE <= gap < math.inf:
+    if gap < WIDE:
         return None
     return [degree for degree in degrees if degree.odds >= least]
 
@@ -111,7 +119,8 @@ def table(
         degree, seconds = timed(ask)
         degrees.append(degree)
         left = len(documents) - number
-        values: dict[str, Plain] = {"file": name(source), "state": "found", "left": left}
+        state = "found" if degree.is_read else "not read"
+        values: dict[str, Plain] = {"file": name(source), "state": state, "left": left}
         yield Step("cell", values, 1.0 / (1.0 + math.exp(-degree.odds)), seconds)
     chosen = members(degrees)
     if chosen is None:
@@ -129,6 +138,8 @@ def table(
 
 
 def _cell(degree: Belonging, *, belonging: bool) -> Cell:
+    if not degree.is_read:
+        return NOT_READ
     value = Value("yes/no", "yes", 1.0) if belonging else Value("yes/no", "no", 0.0)
     cited = (degree.citation,) if degree.citation else ()
     return Cell("found", value, value.text, cited, None)

@@ -102,3 +102,20 @@ def test_whether_documents_are_listed_is_what_the_model_says() -> None:
     assert about_documents("Which contracts renew?", LogitChooser(ScriptedLLM(scores=[DOCUMENTS])))
     contents = {"DOCUMENTS": 1, "CONTENTS": 9}
     assert not about_documents("Which tasks?", LogitChooser(ScriptedLLM(scores=[contents])))
+
+
+def test_what_was_not_read_parts_nothing_and_is_open() -> None:
+    llm = ScriptedLLM(scores=[share(0.7), share(0.5), share(0.68)])
+    events = belonging(llm, ["It rains.", "It snows.", "", "It rains."], "Which?", RECORDS[:4])
+    steps = []
+    while True:
+        try:
+            steps.append(next(events))
+        except StopIteration as stop:
+            grid = stop.value
+            break
+    assert [step.values["state"] for step in steps] == ["found", "found", "not read", "found"]
+    assert grid is not None
+    cells = [row.cells[0] for row in grid.rows]
+    assert [cell.state for cell in cells] == ["found", "found", "not read", "found"]
+    assert [cell.value and cell.value.text for cell in cells] == ["yes", "no", None, "yes"]
