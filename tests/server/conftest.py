@@ -40,7 +40,8 @@ class Writing(ScriptedLLM):
     """Says yes to whatever it is asked to choose, and writes slowly while it is let.
 
     No to a question that has the word `denied` in it, and no support for an answer that has
-    the word `unsupported`. It proposes `parts` for whatever question.
+    the word `unsupported`. It proposes `parts` for whatever question. With `held`, nothing is
+    written before that is set.
     """
 
     pieces: Sequence[str] = ("It was opened ", "in 1907 [1].")
@@ -48,6 +49,7 @@ class Writing(ScriptedLLM):
     denied = ""
     unsupported = ""
     parts: Sequence[str] = ()
+    held: threading.Event | None = None
     stopped: threading.Event | None = None
 
     def for_call(self, stopped: threading.Event | None) -> Writing:
@@ -72,6 +74,8 @@ class Writing(ScriptedLLM):
         return super().complete(messages, options)
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+        if self.held and not self.held.wait(60):
+            raise TimeoutError("What is held was never let go.")
         for piece in self.pieces:
             time.sleep(self.pause)
             if self.stopped and self.stopped.is_set():

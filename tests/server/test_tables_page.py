@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -185,12 +186,14 @@ def test_a_table_of_a_command_line_shows_no_paths_and_one_of_the_page_asks_by_na
 
 def test_a_document_that_is_removed_meanwhile_is_in_no_table(houses: Served) -> None:
     library = houses.engine.library
+    removed = houses.llm.held = threading.Event()
     with houses.client() as http:
         events = []
         for name, _ in told(http, OPENED, patterns=["houses"]):
             events.append(name)
             if name == "begun":
                 library.remove(sources=["/home/ada/park/houses/fern.txt"])
+                removed.set()
         assert events[-1] == "error"
         assert "table" not in events
 
