@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
@@ -95,10 +96,9 @@ from localrag.server.tool_records import (
 )
 from localrag.server.views import View, quoted, view_of
 from localrag.summaries.records import DocumentSummary, SectionDone, Summary, SummaryBegun
-from localrag.summaries.records import Event as SummaryEvent
 from localrag.tables.documents import check_columns
 from localrag.tables.formulation import Computed
-from localrag.tables.records import Begun, CellDone, Column, Event, Row, Table, column_of
+from localrag.tables.records import Begun, CellDone, Column, Row, Table, column_of
 from localrag.tables.sheets import Dataset
 from localrag.types import (
     Answer,
@@ -123,6 +123,7 @@ _BEAT = 10.0
 Tell = Callable[[str], Awaitable[object]]
 """Hears what is being done."""
 Cited = TypeVar("Cited", Citation, ScoredChunk)
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,85 +311,53 @@ class Tools:
         questions = "\n".join(column.question for column in columns)
         library = await self._recorded(asked.library, "ask", questions)
         shown = await anyio.to_thread.run_sync(self._library, library, questions)
-
-        def work(
-            say: Callable[[Event], None], stopped: threading.Event, give_way: Callable[[], None]
-        ) -> None:
-            options = AskOptions(filter=shown.allowed, stopped=stopped)
-            for event in shown.engine.table(asked.documents, columns, asked.words, options):
-                if isinstance(event, Begun):
-                    expect_few_cells(event.documents * event.columns)
-                say(event)
-                if isinstance(event, CellDone) and not event.kept:
-                    give_way()
-
-        made = None
-        async with (
-            _beating(tell),
-            taking_turns(self._queue, _waiting(tell), work) as events,
-        ):
-            async for event in events:
-                if isinstance(event, Begun):
-                    await tell(begun_text(event))
-                elif isinstance(event, CellDone) and not event.kept:
-                    await tell(tr("{count} cells left", count=event.left))
-                elif isinstance(event, Table):
-                    made = event
-        assert made is not None, "a table ends its events"  # noqa: S101
-        return shown.table(made, asked.start)
+        events = partial(shown.engine.table, asked.documents, columns, asked.words)
+        table = await self._last_event(shown, events, tell)
+        assert isinstance(table, Table), "a table ends its events"  # noqa: S101
+        return shown.table(table, asked.start)
 
     async def summarise(self, asked: SummariseFor, tell: Tell) -> SummaryText:
         """A document section by section, or several in a sentence each; `tell` hears how far."""
         library = await self._recorded(asked.library, "ask", asked.about)
         shown = await anyio.to_thread.run_sync(self._library, library, asked.about)
         pages = pages_of(asked.first_page, asked.last_page)
-
-        def work(
-            say: Callable[[SummaryEvent], None],
-            stopped: threading.Event,
-            give_way: Callable[[], None],
-        ) -> None:
-            options = AskOptions(filter=shown.allowed, stopped=stopped)
-            for event in shown.engine.summarise(
-                asked.documents, asked.about, options, pages=pages, seconds=_SECONDS
-            ):
-                say(event)
-                if isinstance(event, SectionDone) and not event.kept:
-                    give_way()
-
-        made = None
-        async with (
-            _beating(tell),
-            taking_turns(self._queue, _waiting(tell), work) as events,
-        ):
-            async for event in events:
-                if isinstance(event, SummaryBegun):
-                    await tell(summary_begun_text(event))
-                elif isinstance(event, SectionDone) and not event.kept:
-                    await tell(tr("{count} sections left", count=event.left))
-                elif isinstance(event, Summary):
-                    made = event
-        assert made is not None, "a summary ends its events"  # noqa: S101
-        return shown.summary(made)
+        summarise = partial(shown.engine.summarise, pages=pages, seconds=_SECONDS)
+        events = partial(summarise, asked.documents, asked.about)
+        summary = await self._last_event(shown, events, tell)
+        assert isinstance(summary, Summary), "a summary ends its events"  # noqa: S101
+        return shown.summary(summary)
 
     async def compute(self, asked: ComputeFor, tell: Tell) -> ComputedText:
         """What a database computes over rows, with the rows that were counted."""
         library = await self._recorded(asked.library, "ask", asked.question)
         shown = await anyio.to_thread.run_sync(self._library, library, asked.question)
 
-        def work(
-            say: Callable[[tuple[Dataset, Computed]], None], stopped: threading.Event, _: object
-        ) -> None:
-            options = AskOptions(filter=shown.allowed, stopped=stopped)
+        def results(options: AskOptions) -> Iterator[tuple[Dataset, Computed]]:
             sheets = shown.engine.sheets(asked.documents, options)
-            say(shown.engine.compute(asked.question, sheets, options))
+            yield shown.engine.compute(asked.question, sheets, options)
 
-        async with (
-            _beating(tell),
-            taking_turns(self._queue, _waiting(tell), work) as results,
-        ):
-            computed = [result async for result in results]
-        return shown.computed(*computed[0])
+        return shown.computed(*await self._last_event(shown, results, tell))
+
+    async def _last_event(
+        self, shown: _Shown, events: Callable[[AskOptions], Iterator[E]], tell: Tell
+    ) -> E:
+        """What work ends with; others go first after each part of it that is not kept."""
+
+        def work(
+            say: Callable[[E], None], stopped: threading.Event, give_way: Callable[[], None]
+        ) -> None:
+            for event in events(AskOptions(filter=shown.allowed, stopped=stopped)):
+                if isinstance(event, Begun):
+                    expect_few_cells(event.documents * event.columns)
+                say(event)
+                if isinstance(event, CellDone | SectionDone) and not event.kept:
+                    give_way()
+
+        async with _beating(tell), taking_turns(self._queue, _waiting(tell), work) as stream:
+            async for event in stream:
+                if text := _progress_text(event):
+                    await tell(text)
+        return event
 
     async def page(self, asked: PageOf, _: Tell) -> PageText | Pictured:
         """A page, or as much of its text as is given at once."""
@@ -885,6 +854,20 @@ def _parts(uri: str) -> tuple[str, str, int]:
             uri=uri,
         )
     return unquote(library), document, int(number[:9])
+
+
+def _progress_text(event: object) -> str:
+    """What is told of an event; "" for nothing."""
+    match event:
+        case Begun():
+            return begun_text(event)
+        case SummaryBegun():
+            return summary_begun_text(event)
+        case CellDone(kept=False):
+            return tr("{count} cells left", count=event.left)
+        case SectionDone(kept=False):
+            return tr("{count} sections left", count=event.left)
+    return ""
 
 
 def _waiting(tell: Tell) -> OnWait:
