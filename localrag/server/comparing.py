@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,15 +13,12 @@ from starlette.routing import Route
 from localrag.api import LocalRAG
 from localrag.errors import UsageError
 from localrag.evaluation.comparisons.base import Compared, Output, Stage, asked_with
-from localrag.messages import InterfaceLanguage, spoken_to
+from localrag.messages import InterfaceLanguage
 from localrag.presentation import comparisons as words
 from localrag.server.answers import passages, told
-from localrag.server.asker import preferred, recorded
 from localrag.server.bounds import Question
-from localrag.server.jobs import BackgroundJob, worked
-from localrag.server.libraries import Libraries
-from localrag.server.queue import ModelQueue
-from localrag.server.replies import EventStream, decoded
+from localrag.server.jobs import BackgroundJob, WorkRoutes
+from localrag.server.replies import decoded
 
 MODES = ("standard", "self-rag")
 
@@ -38,11 +34,8 @@ class ToCompare(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparing:
+class Comparing(WorkRoutes):
     """The route that compares. Events: waiting, progress, compared, error."""
-
-    libraries: Libraries
-    queue: ModelQueue
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -50,30 +43,24 @@ class Comparing:
 
     async def compare(self, request: Request) -> Response:
         """Ask in each way, and tell which one is under way."""
-        asked, language = await decoded(request, ToCompare), preferred(request)
+        asked = await decoded(request, ToCompare)
         if not asked.question.strip():
             raise UsageError("The question is empty.", hint="Ask something, in quotes.")
-        library = self.libraries.named(asked.library)
-        engine = self.libraries.engine(library)
-        self.queue.expect_room()
-        await recorded(library, "ask", asked.question)
 
         def work(job: BackgroundJob) -> None:
             notes: list[str] = []
-            with spoken_to(language):
-                question = _compared(LocalRAG(engine, notes.append), asked, job)
-                count = engine.model.llm.count_tokens
-                job.say(
-                    "compared",
-                    question=question.asked.question,
-                    reference=question.asked.reference,
-                    notes=notes,
-                    ways=[_way(library, way, count, language) for way in question.ways],
-                    ranks=_ranks(question, language),
-                    **_found(question, asked.vary, language),
-                )
+            question = _compared(LocalRAG(job.engine, notes.append), asked, job)
+            job.say(
+                "compared",
+                question=question.asked.question,
+                reference=question.asked.reference,
+                notes=notes,
+                ways=[_way(way, job) for way in question.ways],
+                ranks=_ranks(question, job.language),
+                **_found(question, asked.vary, job.language),
+            )
 
-        return EventStream(worked(self.queue, work, language))
+        return await self.stream(request, asked.library, "ask", asked.question, work)
 
 
 def _compared(rag: LocalRAG, asked: ToCompare, job: BackgroundJob) -> Compared[Any]:
@@ -93,9 +80,7 @@ def _compared(rag: LocalRAG, asked: ToCompare, job: BackgroundJob) -> Compared[A
     return question
 
 
-def _way(
-    library: str, way: Output, count: Callable[[str], int], language: InterfaceLanguage
-) -> dict[str, Any]:
+def _way(way: Output, job: BackgroundJob) -> dict[str, Any]:
     """One way: its answer as the page draws answers, and what it took."""
     return {
         "name": way.name,
@@ -103,9 +88,9 @@ def _way(
         "outcome": words.outcome(way.outcome),
         "remark": words.remark(way),
         "seconds": round(way.seconds + (way.rerank.seconds if way.rerank else 0.0), 3),
-        "tokens": count(way.answer.text),
+        "tokens": job.engine.model.llm.count_tokens(way.answer.text),
         "steps": len(way.answer.trace),
-        "answer": told(library, way.answer, language),
+        "answer": told(job.library, way.answer, job.language),
         "before": [placed.before for placed in way.passages],
     }
 

@@ -24,12 +24,10 @@ from localrag.evaluator.evaluator import Evaluator, open_cache
 from localrag.messages import spoken_to
 from localrag.presentation.csv_table import csv_table
 from localrag.presentation.reports import event_text, render_page, report_json
-from localrag.server.asker import linked_language, preferred, recorded
-from localrag.server.jobs import BackgroundJob, worked
-from localrag.server.libraries import Libraries
+from localrag.server.asker import linked_language, recorded
+from localrag.server.jobs import BackgroundJob, WorkRoutes
 from localrag.server.naming import Naming
-from localrag.server.queue import ModelQueue
-from localrag.server.replies import EventStream, decoded, reply
+from localrag.server.replies import decoded, reply
 from localrag.server.results import Results
 from localrag.system.files import create_file, scratch_folder
 
@@ -55,11 +53,9 @@ class ToEvaluate(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluating:
+class Evaluating(WorkRoutes):
     """The routes that evaluate and show reports. Events: waiting, progress, note, report, error."""
 
-    libraries: Libraries
-    queue: ModelQueue
     results: Results = field(default_factory=Results)
 
     def routes(self) -> list[Route]:
@@ -71,12 +67,8 @@ class Evaluating:
 
     async def evaluate(self, request: Request) -> Reply:
         """Answer and score the questions of a data set."""
-        asked, language = await decoded(request, ToEvaluate), preferred(request)
-        library = self.libraries.named(asked.library)
-        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
+        asked = await decoded(request, ToEvaluate)
         samples = evenly(await anyio.to_thread.run_sync(_samples, asked), asked.questions)
-        self.queue.expect_room()
-        await recorded(library, "evaluate", asked.name)
 
         def work(job: BackgroundJob) -> None:
             def tell(happened: events.Event) -> None:
@@ -87,8 +79,9 @@ class Evaluating:
                 else:
                     job.say("note", said=event_text(happened))
 
-            settings, before = engine.settings, engine.library.removals()
-            with spoken_to(language), open_cache(None, engine.library) as kept:
+            engine, settings = job.engine, job.engine.settings
+            before = engine.library.removals()
+            with open_cache(None, engine.library) as kept:
                 report = Evaluator(_Stoppable(engine, job.stopped), kept, tell=tell).evaluate(
                     asked.name,
                     samples,
@@ -96,9 +89,10 @@ class Evaluating:
                     settings if asked.judged else None,
                     asked.metrics,
                 )
-            job.say("report", name=self.results.keep(_named(report, naming), library, before))
+            report = _named(report, job.naming)
+            job.say("report", name=self.results.keep(report, job.library, before))
 
-        return EventStream(worked(self.queue, work, language))
+        return await self.stream(request, asked.library, "evaluate", asked.name, work)
 
     async def report(self, request: Request) -> Reply:
         """A report as a page (`.html`), as JSON (`.json`) or as a table (`.csv`)."""

@@ -7,17 +7,26 @@ import math
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import anyio
 from sse_starlette import ServerSentEvent
+from starlette.requests import Request
 
-from localrag.messages import InterfaceLanguage
-from localrag.server.asker import until_barred
-from localrag.server.queue import OnWait, Turns
-from localrag.server.replies import error_body, event
+from localrag.engine import Engine
+from localrag.library.acting import Action
+from localrag.messages import InterfaceLanguage, spoken_to
+from localrag.presentation.places import cited_as
+from localrag.presentation.records import plain
+from localrag.server.asker import preferred, recorded, until_barred
+from localrag.server.libraries import Libraries
+from localrag.server.naming import Naming
+from localrag.server.queue import ModelQueue, OnWait, Turns
+from localrag.server.replies import EventStream, error_body, event
 from localrag.server.running import working
+from localrag.server.views import view_of
+from localrag.types import Citation
 
 T = TypeVar("T")
 
@@ -60,16 +69,45 @@ def as_event(language: InterfaceLanguage) -> Callable[[Exception], list[ServerSe
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
-    """What long work in a thread has in hand; `stopped` is set once nobody listens any more."""
+    """What long work in a thread has in hand, and how it tells of a library: files by their names.
 
+    `stopped` is set once nobody listens any more, and from the beginning for work that is to show
+    only what is kept.
+    """
+
+    engine: Engine
+    library: str
+    naming: Naming
+    language: InterfaceLanguage
     tell: Callable[[ServerSentEvent], None]
     stopped: threading.Event
     give_way: Callable[[], None]
     """Lets those who wait for the language model go first; to be called between two steps."""
+    notes: list[str] = field(default_factory=list)
 
     def say(self, kind: str, /, **values: object) -> None:
         """Tell an event. Raises `StoppedError` once nobody listens."""
         self.tell(event(kind, values))
+
+    def say_loading(self) -> None:
+        """Tell that models are read first, if they are and the work needs them."""
+        if not (self.stopped.is_set() or self.engine.is_ready):
+            self.say("loading")
+
+    def note(self, text: str) -> None:
+        """Tell a note, the first alone: what follows it says the same."""
+        if not self.notes:
+            self.notes.append(text)
+            self.say("note", text=text)
+
+    def citation(self, citation: Citation, document: str, source: str) -> dict[str, Any]:
+        """A quotation of the document of that id, whose path is `source`."""
+        named = replace(citation, source=self.naming.of(source))
+        return {
+            "cited": cited_as(named, self.language),
+            "quote": citation.quote,
+            "view": plain(view_of(self.library, document, citation)),
+        }
 
 
 @asynccontextmanager
@@ -96,24 +134,50 @@ async def taking_turns(
             yield told
 
 
-def worked(
-    turns: Turns, work: Callable[[BackgroundJob], object], language: InterfaceLanguage
-) -> AsyncIterator[ServerSentEvent]:
-    """What work tells that takes turns with others, when it is its own. Event before: waiting."""
+@dataclass(frozen=True, slots=True)
+class WorkRoutes:
+    """Routes of long work on libraries that takes turns with others."""
 
-    async def produce(send: Send) -> None:
-        async def wait(position: int, seconds: float) -> None:
-            await send(event("waiting", {"position": position, "seconds": round(seconds)}))
+    libraries: Libraries
+    queue: ModelQueue
 
-        def run(
-            tell: Callable[[ServerSentEvent], None],
-            stopped: threading.Event,
-            give_way: Callable[[], None],
-        ) -> None:
-            work(BackgroundJob(tell, stopped, give_way))
+    async def stream(
+        self,
+        request: Request,
+        library: str,
+        action: Action,
+        words: str,
+        work: Callable[[BackgroundJob], object],
+        *,
+        kept_only: bool = False,
+    ) -> EventStream:
+        """What work on a library tells, when it is its turn. Event before: waiting.
 
-        async with taking_turns(turns, wait, run) as told:
-            async for message in told:
-                await send(message)
+        It is recorded with the words that it is about. With `kept_only` it needs no language model.
+        """
+        library, language = self.libraries.named(library), preferred(request)
+        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
+        turns = self.queue.processors if kept_only else self.queue
+        turns.expect_room()
+        await recorded(library, action, words)
 
-    return streamed(produce, as_event(language))
+        async def produce(send: Send) -> None:
+            async def wait(position: int, seconds: float) -> None:
+                await send(event("waiting", {"position": position, "seconds": round(seconds)}))
+
+            def run(
+                tell: Callable[[ServerSentEvent], None],
+                stopped: threading.Event,
+                give_way: Callable[[], None],
+            ) -> None:
+                if kept_only:
+                    stopped = threading.Event()
+                    stopped.set()
+                with spoken_to(language):
+                    work(BackgroundJob(engine, library, naming, language, tell, stopped, give_way))
+
+            async with taking_turns(turns, wait, run) as told:
+                async for message in told:
+                    await send(message)
+
+        return EventStream(streamed(produce, as_event(language)))

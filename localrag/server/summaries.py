@@ -7,8 +7,7 @@ with `kept_only` nothing is written.
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -17,12 +16,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from localrag.engine import AskOptions
-from localrag.errors import LocalragError
 from localrag.library.catalogue.filters import LAST_PAGE
-from localrag.messages import InterfaceLanguage, spoken, spoken_to, tr
-from localrag.presentation.places import cited_as
+from localrag.messages import spoken, tr
 from localrag.presentation.reading import card_texts
-from localrag.presentation.records import plain
 from localrag.presentation.summaries import (
     begun_text,
     coverage_lines,
@@ -30,15 +26,11 @@ from localrag.presentation.summaries import (
     state_text,
     total_line,
 )
-from localrag.server.asker import preferred, recorded
 from localrag.server.bounds import Question
-from localrag.server.jobs import BackgroundJob, worked
-from localrag.server.libraries import Libraries
-from localrag.server.naming import Naming, without_paths
-from localrag.server.queue import ModelQueue
-from localrag.server.replies import EventStream, decoded
+from localrag.server.jobs import BackgroundJob, WorkRoutes
+from localrag.server.naming import without_paths
+from localrag.server.replies import decoded
 from localrag.server.tables import Patterns
-from localrag.server.views import view_of
 from localrag.summaries.records import (
     DocumentSummary,
     Event,
@@ -74,11 +66,8 @@ def pages_of(first: int, last: int) -> tuple[int, int | None] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Summaries:
+class Summaries(WorkRoutes):
     """The route /api/summaries."""
-
-    libraries: Libraries
-    queue: ModelQueue
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -86,45 +75,29 @@ class Summaries:
 
     async def ask(self, request: Request) -> Response:
         """Sum up, or show what is kept."""
-        asked, language = await decoded(request, SummaryRequest), preferred(request)
-        library = self.libraries.named(asked.library)
-        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
-        turns = self.queue.processors if asked.kept_only else self.queue
-        turns.expect_room()
-        await recorded(library, "ask", asked.about)
+        asked = await decoded(request, SummaryRequest)
 
         def work(job: BackgroundJob) -> None:
-            halt = job.stopped
-            if asked.kept_only:
-                halt = threading.Event()
-                halt.set()
-            elif not engine.is_ready:
-                job.say("loading")
-            with spoken_to(language):
-                telling = _Telling(job, library, naming, language)
-                for event in engine.summarise(
-                    asked.patterns,
-                    asked.about,
-                    AskOptions(stopped=halt),
-                    pages=pages_of(asked.first_page, asked.last_page),
-                ):
-                    telling.hear(event)
+            job.say_loading()
+            telling = _Telling(job)
+            for event in job.engine.summarise(
+                asked.patterns,
+                asked.about,
+                AskOptions(stopped=job.stopped),
+                pages=pages_of(asked.first_page, asked.last_page),
+            ):
+                telling.hear(event)
 
-        return EventStream(worked(turns, work, language))
+        about, kept_only = asked.about, asked.kept_only
+        return await self.stream(request, asked.library, "ask", about, work, kept_only=kept_only)
 
 
 class _Telling:
     """Tells a summary's events as the page hears them: files by their names."""
 
-    def __init__(
-        self, job: BackgroundJob, library: str, naming: Naming, language: InterfaceLanguage
-    ) -> None:
+    def __init__(self, job: BackgroundJob) -> None:
         self._job = job
-        self._library = library
-        self._naming = naming
-        self._language = language
         self._documents: tuple[DocumentSummary, ...] = ()
-        self._is_noted = False
 
     def hear(self, event: Event) -> None:
         """Tell it, and let others go first where a section was written."""
@@ -153,7 +126,9 @@ class _Telling:
                 if not event.kept:
                     self._job.give_way()
             case SummaryNotKept():
-                self._note(event.error)
+                reason = spoken(without_paths(event.error))
+                text = tr("What was written is not kept for the next time: {reason}", reason=reason)
+                self._job.note(text)
             case Summary():
                 self._job.say(
                     "summary",
@@ -163,20 +138,10 @@ class _Telling:
                     total=total_line(event),
                 )
 
-    def _note(self, error: Exception) -> None:
-        if self._is_noted:
-            return
-        self._is_noted = True
-        reason = type(error).__name__
-        if isinstance(error, LocalragError):
-            reason = spoken(without_paths(error), self._language)
-        text = tr("What was written is not kept for the next time: {reason}", reason=reason)
-        self._job.say("note", text=text)
-
     def _document(self, document: DocumentSummary) -> dict[str, Any]:
         return {
             "document": document.document_id,
-            "source": self._naming.of(document.source),
+            "source": self._job.naming.of(document.source),
             "title": "" if document.title == document.source else document.title,
             "lines": card_texts(document.card),
             "sections": [
@@ -188,7 +153,6 @@ class _Telling:
     def _section(
         self, document: DocumentSummary, number: int, section: SummarySection
     ) -> dict[str, Any]:
-        name = self._naming.of(document.source)
         return {
             "title": section_title(document, number),
             "state": section.state,
@@ -201,9 +165,7 @@ class _Telling:
             "citations": [
                 {
                     "marker": citation.marker,
-                    "cited": cited_as(replace(citation, source=name), self._language),
-                    "quote": citation.quote,
-                    "view": plain(view_of(self._library, document.document_id, citation)),
+                    **self._job.citation(citation, document.document_id, document.source),
                 }
                 for citation in citations_of(section.statements)
             ],

@@ -9,7 +9,6 @@ be had as a file, until something is removed.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,11 +24,10 @@ from starlette.routing import Route
 
 from localrag.documents.formats import table as formats
 from localrag.engine import AskOptions
-from localrag.errors import LibraryNotFoundError, LocalragError, RemovedError
+from localrag.errors import LibraryNotFoundError, RemovedError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.catalogue.saved_tables import normalised
-from localrag.messages import InterfaceLanguage, spoken, spoken_to, tr
-from localrag.presentation.places import cited_as
+from localrag.messages import spoken, spoken_to, tr
 from localrag.presentation.records import plain
 from localrag.presentation.tables import (
     begun_text,
@@ -40,16 +38,13 @@ from localrag.presentation.tables import (
     saved_json,
     total_lines,
 )
-from localrag.server.asker import linked_language, preferred, recorded
+from localrag.server.asker import linked_language, recorded
 from localrag.server.bounds import Question, expect_few_cells
 from localrag.server.evaluating import ALONE
-from localrag.server.jobs import BackgroundJob, worked
-from localrag.server.libraries import Libraries
-from localrag.server.naming import Naming, named_table, without_paths
-from localrag.server.queue import ModelQueue
-from localrag.server.replies import EventStream, decoded, reply
+from localrag.server.jobs import BackgroundJob, WorkRoutes
+from localrag.server.naming import named_table, without_paths
+from localrag.server.replies import decoded, reply
 from localrag.server.results import Results
-from localrag.server.views import view_of
 from localrag.tables.documents import check_columns
 from localrag.tables.records import (
     Begun,
@@ -62,7 +57,6 @@ from localrag.tables.records import (
     Table,
 )
 from localrag.tables.saved import forget_table, save_table, saved_table, saved_tables
-from localrag.types import Citation
 
 _AT_ONCE = 200
 """Cells of one event."""
@@ -104,11 +98,9 @@ class ToSave(Chosen, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(WorkRoutes):
     """The routes below /api/tables."""
 
-    libraries: Libraries
-    queue: ModelQueue
     results: Results
 
     def routes(self) -> list[Route]:
@@ -162,45 +154,36 @@ class Tables:
 
     async def ask(self, request: Request) -> Response:
         """Ask each document, or show what is kept."""
-        asked, language = await decoded(request, TableRequest), preferred(request)
-        library = self.libraries.named(asked.library)
-        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
+        asked = await decoded(request, TableRequest)
         wanted = SavedTable(
             "", tuple(asked.patterns), tuple(asked.columns), asked.words, tuple(asked.types)
         )
         if asked.saved:
-            wanted = await anyio.to_thread.run_sync(saved_table, engine.library, asked.saved)
+            stored = self.libraries.engine(self.libraries.named(asked.library)).library
+            wanted = await anyio.to_thread.run_sync(saved_table, stored, asked.saved)
         check_columns(wanted.columns)
-        options = _options(wanted)
-        turns = self.queue.processors if asked.kept_only else self.queue
-        turns.expect_room()
-        await recorded(library, "ask", "\n".join(column.question for column in wanted.columns))
+        options, kept_only = _options(wanted), asked.kept_only
 
         def work(job: BackgroundJob) -> None:
-            halt = job.stopped
-            if asked.kept_only:
-                halt = threading.Event()
-                halt.set()
-            elif not engine.is_ready:
-                job.say("loading")
-            before = engine.library.removals()
-            with spoken_to(language):
-                events = engine.table(
-                    wanted.patterns,
-                    wanted.columns,
-                    wanted.words,
-                    replace(options, stopped=halt),
-                    lenient=bool(asked.saved),
-                )
-                telling = _Telling(job, library, naming, wanted.columns, language)
-                try:
-                    for event in events:
-                        telling.hear(event, lambda made: self.results.keep(made, library, before))
-                except RemovedError:
-                    self.results.forget(library)
-                    raise
+            job.say_loading()
+            before = job.engine.library.removals()
+            telling = _Telling(job, wanted.columns)
+            events = job.engine.table(
+                wanted.patterns,
+                wanted.columns,
+                wanted.words,
+                replace(options, stopped=job.stopped),
+                lenient=bool(asked.saved),
+            )
+            try:
+                for event in events:
+                    telling.hear(event, lambda made: self.results.keep(made, job.library, before))
+            except RemovedError:
+                self.results.forget(job.library)
+                raise
 
-        return EventStream(worked(turns, work, language))
+        words = "\n".join(column.question for column in wanted.columns)
+        return await self.stream(request, asked.library, "ask", words, work, kept_only=kept_only)
 
     async def save(self, request: Request) -> Response:
         """Keep under a name what is asked of which documents."""
@@ -259,23 +242,12 @@ class Tables:
 class _Telling:
     """Tells a table's events as the page hears them: files by their names, cells in words."""
 
-    def __init__(
-        self,
-        job: BackgroundJob,
-        library: str,
-        naming: Naming,
-        columns: Sequence[Column],
-        language: InterfaceLanguage,
-    ) -> None:
+    def __init__(self, job: BackgroundJob, columns: Sequence[Column]) -> None:
         self._job = job
-        self._library = library
-        self._naming = naming
         self._columns = columns
-        self._language = language
         self._rows: tuple[Row, ...] = ()
         self._cells: list[dict[str, Any]] = []
         self._left = 0
-        self._is_noted = False
 
     def hear(self, event: Begun | CellDone | NotKept | Table, keep: Callable[[Table], str]) -> None:
         """Tell it, and let others go first where a cell was read."""
@@ -291,7 +263,8 @@ class _Telling:
                 if not event.kept:
                     self._job.give_way()
             case NotKept():
-                self._note(event.error)
+                reason = spoken(without_paths(event.error))
+                self._job.note(tr("Cells are not kept for the next time: {reason}", reason=reason))
             case Table():
                 self._end(event, keep)
 
@@ -336,16 +309,6 @@ class _Telling:
             seconds=round(table.seconds, 1),
         )
 
-    def _note(self, error: Exception) -> None:
-        if self._is_noted:
-            return
-        self._is_noted = True
-        reason = type(error).__name__
-        if isinstance(error, LocalragError):
-            reason = spoken(without_paths(error), self._language)
-        text = tr("Cells are not kept for the next time: {reason}", reason=reason)
-        self._job.say("note", text=text)
-
     def _add(self, number: int, place: int, row: Row, cell: Cell, column: Column) -> None:
         told = {
             "row": number,
@@ -354,7 +317,10 @@ class _Telling:
             "text": cell_text(cell, column),
             "value": plain(cell.value) if column.kind not in (None, "text") else None,
             "why": reason_text(cell),
-            "citations": [self._citation(row, citation) for citation in cell.citations],
+            "citations": [
+                self._job.citation(citation, row.document_id, row.source)
+                for citation in cell.citations
+            ],
         }
         self._cells.append(told)
 
@@ -363,16 +329,8 @@ class _Telling:
             self._job.say("cells", cells=self._cells, left=self._left)
             self._cells = []
 
-    def _citation(self, row: Row, citation: Citation) -> dict[str, Any]:
-        citation = replace(citation, source=self._name(row))
-        return {
-            "cited": cited_as(citation, self._language),
-            "quote": citation.quote,
-            "view": plain(view_of(self._library, row.document_id, citation)),
-        }
-
     def _name(self, row: Row) -> str:
-        return self._naming.of(row.source)
+        return self._job.naming.of(row.source)
 
 
 def _options(chosen: Chosen | SavedTable) -> AskOptions:

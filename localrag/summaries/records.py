@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from localrag.errors import LibraryError
 from localrag.types import Card, Statement, Unit
 
 SectionState = Literal["written", "quoted", "not written"]
@@ -105,7 +106,7 @@ class SectionDone:
 class SummaryNotKept:
     """What was written cannot be kept, with the error that says why: it is written again."""
 
-    error: Exception
+    error: LibraryError
 
 
 Event = SummaryBegun | SectionDone | SummaryNotKept | Summary

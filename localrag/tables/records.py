@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from localrag.errors import LibraryError
 from localrag.types import Citation
 
 CellState = Literal[
@@ -201,7 +202,7 @@ class CellDone:
 class NotKept:
     """Cells cannot be kept, with the error that says why: the next run reads them again."""
 
-    error: Exception
+    error: LibraryError
 
 
 Event = Begun | CellDone | NotKept | Table
