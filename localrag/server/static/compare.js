@@ -1,6 +1,7 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
 import { Sentence } from "./turn.js";
+import { Empty, Go } from "./work.js";
 
 const TITLES = { none: "notReranked", keyword: "byKeyword", learned: "byLearned", "cross-encoder": "byCrossEncoder", llm: "byModel", standard: "standard", "self-rag": "selfRag", judge: "judging" };
 
@@ -41,9 +42,7 @@ export function Compare({ say, library, show, empty, toDocuments }) {
       <div class="line">
         <label class="unseen" for="compared">${say("question")}</label>
         <input id="compared" type="search" value=${question} placeholder=${say("question")} onInput=${(event) => setQuestion(event.target.value)} />
-        ${busy  // two buttons: one that became the other within a click would send the form
-          ? html`<button key="stop" class="main" type="button" onClick=${() => running.current.abort()}>${say("stop")}</button>`
-          : html`<button key="go" class="main" type="submit" disabled=${!question.trim()}>${say("compare")}</button>`}
+        <${Go} say=${say} name="compare" ready=${question.trim()} busy=${busy} running=${running} />
       </div>
       <div class="fields wide">
         <label class="field">${say("vary")} <select value=${vary} onChange=${(event) => setVary(event.target.value)}>
@@ -53,8 +52,7 @@ export function Compare({ say, library, show, empty, toDocuments }) {
     </form>
     <div role="status" class="quiet">${busy && under}</div>
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
-    ${!found && !busy && !failed && html`<div class="empty"><p>${say(!empty ? "compareHelp" : toDocuments ? "noDocuments" : "stillEmpty")}</p>
-      ${empty && toDocuments && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}</div>`}
+    ${!found && !busy && !failed && html`<${Empty} say=${say} help=${!empty && "compareHelp"} toDocuments=${toDocuments} />`}
     ${found && html`<${Compared} say=${say} found=${found} show=${show} library=${library} />`}
   </section>`;
 }

@@ -1,5 +1,6 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { events } from "./api.js";
+import { Go } from "./work.js";
 
 const EXAMPLE = '{"question": "When was the glass house opened?", "ideal_answer": "In 1907."}';
 
@@ -60,9 +61,7 @@ export function Evaluate({ say, language, library }) {
         <label>${say("questions")} <input class="number" type="number" min="1" value=${questions} onInput=${(event) => setQuestions(event.target.value)} /></label>
         <label><input type="checkbox" checked=${judged} onChange=${(event) => setJudged(event.target.checked)} /> ${say("judged")}</label>
         <span class="space"></span>
-        ${busy  // two buttons: one that became the other within a click would send the form
-          ? html`<button key="stop" class="main" type="button" onClick=${() => running.current.abort()}>${say("stop")}</button>`
-          : html`<button key="go" class="main" type="submit" disabled=${!file}>${say("run")}</button>`}
+        <${Go} say=${say} name="run" ready=${file} busy=${busy} running=${running} />
       </div>
     </form>
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}

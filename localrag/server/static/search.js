@@ -1,6 +1,7 @@
 import { html, useEffect, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { Passage } from "./passage.js";
+import { Empty, Go } from "./work.js";
 
 const NOTHING = { k: "", retrieval: "", rerank: "", expand: "", path: "", language: "", since: "", until: "", pages: "", types: [] };
 
@@ -52,9 +53,7 @@ export function Search({ say, library, show, empty, toDocuments }) {
       <div class="line">
         <label class="unseen" for="words">${say("searchFor")}</label>
         <input id="words" type="search" value=${question} placeholder=${say("searchFor")} onInput=${(event) => setQuestion(event.target.value)} />
-        ${busy  // two buttons: one that became the other within a click would send the form
-          ? html`<button key="stop" class="main" type="button" onClick=${() => running.current.abort()}>${say("stop")}</button>`
-          : html`<button key="go" class="main" type="submit" disabled=${!question.trim()}>${say("search")}</button>`}
+        <${Go} say=${say} name="search" ready=${question.trim()} busy=${busy} running=${running} />
       </div>
       <details onToggle=${choose}><summary>${say("filters")}${narrowed > 0 && ` (${narrowed})`}</summary>
         ${choices && html`<div class="fields">
@@ -78,8 +77,7 @@ export function Search({ say, library, show, empty, toDocuments }) {
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
     <div role="status" class="quiet">${busy ? say("searching") : passages && (passages.length ? say(passages.length === 1 ? "passage" : "passages", { count: passages.length })
       : say(narrowed ? "nothingFiltered" : "nothing"))}</div>
-    ${!found && !busy && !failed && html`<div class="empty"><p>${say(!empty ? "searchHelp" : toDocuments ? "noDocuments" : "stillEmpty")}</p>
-      ${empty && toDocuments && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}</div>`}
+    ${!found && !busy && !failed && html`<${Empty} say=${say} help=${!empty && "searchHelp"} toDocuments=${toDocuments} />`}
     ${found?.steps.length > 0 && html`<details><summary>${say("steps")} (${found.steps.length})</summary>
       <ol class="steps">${found.steps.map((one, number) => html`<li key=${number}><b>${one.name}</b> ${one.said}</li>`)}</ol></details>`}
     ${passages && passages.map((one, number) => html`<${Passage} key=${one.chunk_id} one=${one} show=${show} library=${library} number=${number + 1}>

@@ -1,51 +1,19 @@
-import { html, useEffect, useRef, useState } from "./preact.js";
-import { call, events } from "./api.js";
+import { html } from "./preact.js";
 import { Count, patternsOf, useCount, Where } from "./choosing.js";
+import { Empty, Go, State, useWork } from "./work.js";
 
 const ALL = { folder: "", name: "", about: "", first: "", last: "" };
 
 export function SummaryPage({ say, library, show, view, empty, toDocuments, shown }) {
-  const [offered, setOffered] = useState(null);
-  const [chosen, setChosen] = useState(ALL);
-  const [made, setMade] = useState(null);
-  const [under, setUnder] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [failed, setFailed] = useState("");
-  const [said, setSaid] = useState("");
-  const running = useRef(null);
-  const asked = useRef(null);
-
-  useEffect(() => { running.current?.abort(); running.current = null; setBusy(false); setMade(null); setOffered(null); setFailed(""); setSaid(""); setChosen(ALL); }, [library]);
-  useEffect(() => {
-    if (shown && library) call(`/api/tables?${new URLSearchParams({ library })}`).then(setOffered, (error) => setFailed(error.message));
-  }, [shown, library]);
+  const hear = {
+    begun: (_, data) => ({ ...data, lines: null, ended: false }),
+    section: withSection,
+    summary: (made, data) => ({ ...made, lines: data.lines, told: data.total, ended: data.final }),
+  };
+  const work = useWork({ say, library, shown, path: "/api/summaries", all: ALL, hear, stopped: () => work.setSaid(say("summaryStopped")) });
+  const { offered, chosen, set, made, busy, run } = work;
   const patterns = patternsOf(chosen);
   const count = useCount(shown && library && !empty, { library, patterns });
-  const set = (field) => (event) => setChosen((all) => ({ ...all, [field]: event.target.value }));
-
-  const run = async (body) => {
-    const stopping = running.current = new AbortController();
-    asked.current = body;
-    setBusy(true);
-    setFailed("");
-    setSaid("");
-    setUnder(say("beginning"));
-    try {
-      for await (const [event, data] of events("/api/summaries", body, stopping.signal)) {
-        if (event === "waiting") setUnder(say("waiting", data));
-        else if (event === "loading") setUnder(say("loading"));
-        else if (event === "begun") { setMade({ ...data, lines: null, ended: false }); setUnder(data.text); }
-        else if (event === "section") setMade((now) => withSection(now, data));
-        else if (event === "note") setSaid(data.text);
-        else if (event === "summary") setMade((now) => ({ ...now, lines: data.lines, told: data.total, ended: data.final }));
-        else if (event === "error") setFailed(data.message);
-      }
-    } catch (error) {
-      if (error.name === "AbortError") { if (running.current === stopping) { setBusy(false); setSaid(say("summaryStopped")); } return; }
-      setFailed(error.status ? error.message : say("unreachable"));
-    }
-    if (running.current === stopping) setBusy(false);
-  };
   const single = count?.count === 1;
   const begin = (event) => {
     event.preventDefault();
@@ -53,10 +21,7 @@ export function SummaryPage({ say, library, show, view, empty, toDocuments, show
     const pages = single ? { first_page: Number(chosen.first) || 0, last_page: Number(chosen.last) || 0 } : {};
     if (!busy) run({ library, patterns, about: chosen.about.trim(), ...pages });
   };
-  if (empty) {
-    return html`<section class="summary" aria-label=${say("summary")}><div class="empty"><p>${say(toDocuments ? "noDocuments" : "stillEmpty")}</p>
-      ${toDocuments && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}</div></section>`;
-  }
+  if (empty) return html`<section class="summary" aria-label=${say("summary")}><${Empty} say=${say} toDocuments=${toDocuments} /></section>`;
   return html`<section class="summary" aria-label=${say("summary")}>
     <form onSubmit=${begin}>
       <p class="quiet">${say("summaryHelp")}</p>
@@ -67,15 +32,12 @@ export function SummaryPage({ say, library, show, view, empty, toDocuments, show
           <label class="field">${say("lastPage")} <input type="number" min="1" value=${chosen.last} onInput=${set("last")} /></label>`}
       </div>
       <div class="row"><${Count} say=${say} count=${count} /><span class="space"></span>
-        ${busy
-          ? html`<button key="stop" class="main" type="button" onClick=${() => running.current.abort()}>${say("stop")}</button>`
-          : html`<button key="go" class="main" type="submit" disabled=${!count?.count}>${say("summaryRun")}</button>`}</div>
+        <${Go} say=${say} name="summaryRun" ready=${count?.count} busy=${busy} running=${work.running} /></div>
     </form>
-    ${failed && html`<p class="failed" role="alert">${failed}</p>`}
-    <div role="status">${busy && html`<p class="quiet">${under}</p>`}${said && html`<p class="quiet">${said}</p>`}</div>
+    <${State} work=${work} />
     ${made && busy && made.left > 0 && html`<p class="quiet">${say("sectionsLeft", { left: made.left })}</p>`}
     ${made && html`<${Made} say=${say} made=${made} busy=${busy} show=${show} view=${view} />`}
-    ${made && !busy && !made.ended && html`<p class="row"><button class="main" onClick=${() => run(asked.current)}>${say("goOn")}</button></p>`}
+    ${made && !busy && !made.ended && html`<p class="row"><button class="main" onClick=${work.goOn}>${say("goOn")}</button></p>`}
   </section>`;
 }
 

@@ -1,6 +1,7 @@
-import { html, useEffect, useRef, useState } from "./preact.js";
-import { call, events } from "./api.js";
+import { html, useEffect, useState } from "./preact.js";
+import { call } from "./api.js";
 import { Count, patternsOf, useCount, Where } from "./choosing.js";
+import { Empty, Go, State, useWork } from "./work.js";
 
 const KINDS = ["", "text", "number", "money", "date", "yes/no", "one of"];
 const STATES = ["found", "not stated", "doubtful", "not read"];
@@ -17,67 +18,37 @@ const columnOf = ({ question, kind, choices }) => ({
 const typed = ({ question, kind, choices }) => ({ question, kind: kind || "", choices: (choices || []).join(" | ") });
 
 export function TablePage({ say, language, library, show, view, empty, toDocuments, may, shown }) {
-  const [offered, setOffered] = useState(null);
-  const [chosen, setChosen] = useState(ALL);
   const [columns, setColumns] = useState([EMPTY]);
   const [saved, setSaved] = useState("");  // the name of the table that is looked at
   const [name, setName] = useState("");
-  const [grid, setGrid] = useState(null);
-  const [under, setUnder] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [failed, setFailed] = useState("");
-  const [said, setSaid] = useState("");
-  const running = useRef(null);
-  const asked = useRef(null);
-
-  const load = () => call(`/api/tables?${new URLSearchParams({ library })}`).then(setOffered, (error) => setFailed(error.message));
-  useEffect(() => { running.current?.abort(); running.current = null; setBusy(false); setGrid(null); setOffered(null); setSaved(""); setFailed(""); setSaid(""); setChosen(ALL); }, [library]);
-  useEffect(() => { if (shown && library) load(); }, [shown, library]);
+  const hear = {
+    begun: (_, data) => ({ ...data, filled: data.rows.map(() => []), totals: null, file: "" }),
+    cells: filledWith,
+    table: (grid, data) => ({ ...grid, totals: data.columns, file: data.name, final: data.final, left: data.left }),
+  };
+  const stopped = async (body, again) => {  // what was read is kept, and is the table for now
+    await again({ ...body, kept_only: true });
+    work.asked.current = body;
+    work.setSaid(say("tableStopped"));
+  };
+  const work = useWork({ say, library, shown, path: "/api/tables", all: ALL, hear, stopped });
+  const { offered, load, chosen, setChosen, set, made: grid, busy, run, setFailed } = work;
+  useEffect(() => { setSaved(""); }, [library]);
   const documents = { library, types: chosen.types, words: chosen.words.trim(), patterns: patternsOf(chosen) };
   const count = useCount(shown && library && !empty, documents);
 
-  const run = async (body) => {
-    const stopping = running.current = new AbortController();
-    asked.current = body;
-    setBusy(true);
-    setFailed("");
-    setSaid("");
-    setUnder(say("beginning"));
-    try {
-      for await (const [event, data] of events("/api/tables", body, stopping.signal)) {
-        if (event === "waiting") setUnder(say("waiting", data));
-        else if (event === "loading") setUnder(say("loading"));
-        else if (event === "begun") {
-          setGrid({ ...data, filled: data.rows.map(() => []), totals: null, file: "" });
-          setUnder(data.text);
-        } else if (event === "cells") {
-          setGrid((now) => filledWith(now, data));
-        } else if (event === "note") setSaid(data.text);
-        else if (event === "table") setGrid((now) => ({ ...now, totals: data.columns, file: data.name, final: data.final, left: data.left }));
-        else if (event === "error") setFailed(data.message);
-      }
-    } catch (error) {
-      if (error.name === "AbortError") {  // what was read is kept, and is the table for now
-        if (running.current === stopping && !body.kept_only) { setBusy(false); await run({ ...body, kept_only: true }); asked.current = body; setSaid(say("tableStopped")); }
-        return;
-      }
-      setFailed(error.status ? error.message : say("unreachable"));
-    }
-    if (running.current === stopping) setBusy(false);
-  };
   const begin = (event) => {
     event.preventDefault();
     if (busy) return;
     setSaved("");
     run({ ...documents, columns: columns.filter((column) => column.question.trim()).map(columnOf) });
   };
-  const goOn = () => run({ ...asked.current, kept_only: false });
   const look = (one) => { setSaved(one.name); setName(one.name); setColumns(one.columns.map(typed)); run({ library, saved: one.name }); };
   const keep = async () => {
     try {
-      const { kept_only: _, ...body } = asked.current;  // what the grid shows, whatever is typed since
+      const body = work.asked.current;  // what the grid shows, whatever is typed since
       await call(`/api/tables/saved/${encodeURIComponent(name.trim())}`, { method: "POST", body });
-      setSaid(say("tableSaved", { name: name.trim() }));
+      work.setSaid(say("tableSaved", { name: name.trim() }));
       load();
     } catch (error) { setFailed(error.message); }
   };
@@ -86,14 +57,10 @@ export function TablePage({ say, language, library, show, view, empty, toDocumen
     try { await call(`/api/tables/saved/${encodeURIComponent(one.name)}?${new URLSearchParams({ library })}`, { method: "DELETE" }); load(); } catch (error) { setFailed(error.message); }
   };
 
-  const set = (field) => (event) => setChosen((all) => ({ ...all, [field]: event.target.value }));
   const change = (at, field) => (event) => setColumns((all) => all.map((one, number) => (number === at ? { ...one, [field]: event.target.value } : one)));
   const toggle = (type) => setChosen((all) => ({ ...all, types: all.types.includes(type) ? all.types.filter((one) => one !== type) : [...all.types, type] }));
   const ready = columns.some((column) => column.question.trim()) && columns.every((column) => column.kind !== "one of" || !column.question.trim() || choicesOf(column.choices).length > 1);
-  if (empty) {
-    return html`<section class="table" aria-label=${say("table")}><div class="empty"><p>${say(toDocuments ? "noDocuments" : "stillEmpty")}</p>
-      ${toDocuments && html`<button class="main" onClick=${toDocuments}>${say("addFiles")}</button>`}</div></section>`;
-  }
+  if (empty) return html`<section class="table" aria-label=${say("table")}><${Empty} say=${say} toDocuments=${toDocuments} /></section>`;
   return html`<section class="table" aria-label=${say("table")}>
     ${offered?.saved.length > 0 && html`<div class="saved"><h2>${say("savedTables")}</h2><ul class="documents">${offered.saved.map((one) => html`<li key=${one.name} class="row">
       <button class="source" disabled=${busy} onClick=${() => look(one)} aria-current=${saved === one.name ? "true" : undefined}>${one.name}</button>
@@ -124,16 +91,13 @@ export function TablePage({ say, language, library, show, view, empty, toDocumen
       <div class="row">
         <button type="button" disabled=${columns.length >= 50} onClick=${() => setColumns((all) => [...all, EMPTY])}>${say("columnAdd")}</button>
         <span class="space"></span>
-        ${busy  // two buttons: one that became the other within a click would send the form
-          ? html`<button key="stop" class="main" type="button" onClick=${() => running.current.abort()}>${say("stop")}</button>`
-          : html`<button key="go" class="main" type="submit" disabled=${!ready || !count?.count}>${say("tableRun")}</button>`}
+        <${Go} say=${say} name="tableRun" ready=${ready && count?.count} busy=${busy} running=${work.running} />
       </div>
     </form>
-    ${failed && html`<p class="failed" role="alert">${failed}</p>`}
-    <div role="status">${busy && html`<p class="quiet">${under}</p>`}${said && html`<p class="quiet">${said}</p>`}</div>
+    <${State} work=${work} />
     ${grid && busy && html`<p class="row"><progress max=${grid.cells || 1} value=${grid.cells - grid.left} aria-label=${say("cells")}></progress>
       <span class="quiet">${say("cellsLeft", { left: grid.left, cells: grid.cells })}</span></p>`}
-    ${grid && !busy && grid.left > 0 && html`<p class="row"><button class="main" onClick=${goOn}>${say("goOn")}</button></p>`}
+    ${grid && !busy && grid.left > 0 && html`<p class="row"><button class="main" onClick=${work.goOn}>${say("goOn")}</button></p>`}
     ${grid && html`<${Grid} key=${grid.rows.length + grid.columns.join("\n")} say=${say} language=${language} grid=${grid} busy=${busy} show=${show} view=${view} />`}
     ${grid && !busy && may("editor") && ready && html`<form class="line" onSubmit=${(event) => { event.preventDefault(); keep(); }}>
       <label class="unseen" for="table-name">${say("tableName")}</label>
