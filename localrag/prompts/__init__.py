@@ -36,13 +36,15 @@ def render(name: str, language: LanguageCode, /, **values: str) -> str:
     return template(name, language).format(**values)
 
 
-def with_examples(task: str, examples: str, language: LanguageCode) -> list[Message]:
-    """The prompt `task` for the system, and turns in which it is done.
+def with_examples(task: str, language: LanguageCode, question: str) -> list[Message]:
+    """The prompt `task` for the system, turns in which it is done, and last the question.
 
-    Of the text `examples`, each line that is asked is followed by the line that is replied.
+    Of the text of examples, each line that is asked is followed by the line that is replied.
     """
     messages = [Message("system", render(task, language))]
+    # Kept evaluations hang on the names of prompts, so this name stays.
+    examples = "request_examples" if task == "request_kinds" else f"{task}_examples"
     lines = iter(template(examples, language).splitlines())
     for asked, replied in zip(lines, lines, strict=True):
         messages += [Message("user", asked), Message("assistant", replied)]
-    return messages
+    return [*messages, Message("user", question.strip())]

@@ -15,8 +15,8 @@ import numpy as np
 from localrag.documents.chunking import whole_text
 from localrag.documents.formats.table import shown_name
 from localrag.languages import LANGUAGES, LanguageCode
-from localrag.models.llms.choices import Choice, Chooser
-from localrag.prompts import REQUEST_KINDS, SUPPORT, UNSTATED, YES_NO, render, with_examples
+from localrag.models.llms.choices import Choice, Chooser, choose_by_examples
+from localrag.prompts import REQUEST_KINDS, SUPPORT, UNSTATED, YES_NO, render
 from localrag.rag.calibration import Graded, Scale
 from localrag.rag.citations import hide_labels, hide_markers
 from localrag.text.figures import with_digits
@@ -109,10 +109,8 @@ class Grader:
 
     def needs_documents(self, question: str, language: LanguageCode) -> Grade:
         """Probability that the documents are needed to answer at all."""
-        messages = with_examples("request_kinds", "request_examples", language)
-        kept = len(messages)
-        messages.append(Message("user", question.strip()))
-        choice = self._chooser.choose(messages, REQUEST_KINDS[language], keep=kept)
+        task, kinds = "request_kinds", REQUEST_KINDS[language]
+        choice = choose_by_examples(task, language, question, kinds, self._chooser)
         return Grade(choice[0]) if choice.read else Grade(1.0, unread=True)
 
     def relevance(self, question: str, reading: Reading) -> Grade:

@@ -15,7 +15,6 @@ from localrag.tables.documents import LONGEST_COLUMN
 from localrag.tables.plan import Operation
 from localrag.tables.records import Column, ColumnKind
 from localrag.text.language import answer_language
-from localrag.types import Message
 
 MOST = 3
 """Questions to each document."""
@@ -70,11 +69,9 @@ def proposed(question: str, operation: Operation, llm: LLM) -> tuple[Column, ...
 
     Raises `GenerationError` from the model.
     """
-    language = answer_language(question)
-    messages = with_examples("columns", "columns_examples", language)
-    kept = len(messages)
-    messages.append(Message("user", question.strip()))
-    options = Options(max_tokens=_MOST_TOKENS, schema=_schema(operation), keep=kept)
+    messages = with_examples("columns", answer_language(question), question)
+    keep = len(messages) - 1
+    options = Options(max_tokens=_MOST_TOKENS, schema=_schema(operation), keep=keep)
     try:
         proposal = msgspec.json.decode(llm.complete(messages, options).text, type=_ColumnProposal)
     except msgspec.MsgspecError:  # it was cut off, or is a server's that knows no schema

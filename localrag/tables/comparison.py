@@ -20,7 +20,7 @@ import msgspec
 from localrag.languages import LanguageCode
 from localrag.library.records import DocumentRecord
 from localrag.models.llms.base import LLM, Options
-from localrag.models.llms.choices import Chooser
+from localrag.models.llms.choices import Chooser, choose_by_examples
 from localrag.prompts import render, with_examples
 from localrag.rag.base import timed
 from localrag.rag.refusals import refuses
@@ -113,10 +113,8 @@ def proposed(question: str, llm: LLM) -> tuple[str, ...]:
     Raises `GenerationError` from the model.
     """
     language = answer_language(question)
-    messages = with_examples("comparison", "comparison_examples", language)
-    kept = len(messages)
-    messages.append(Message("user", question.strip()))
-    options = Options(max_tokens=_QUESTION_TOKENS, schema=_SCHEMA, keep=kept)
+    messages = with_examples("comparison", language, question)
+    options = Options(max_tokens=_QUESTION_TOKENS, schema=_SCHEMA, keep=len(messages) - 1)
     try:
         proposal = msgspec.json.decode(llm.complete(messages, options).text, type=_SideQuestions)
     except msgspec.MsgspecError:  # it was cut off, or is a server's that knows no schema
@@ -229,10 +227,7 @@ def _agrees(
     question asks for it knows better.
     """
     language = answer_language(question)
-    messages = with_examples("direction", "direction_examples", language)
-    kept = len(messages)
-    messages.append(Message("user", question.strip()))
-    choice = chooser.choose(messages, _DIRECTIONS, keep=kept)
+    choice = choose_by_examples("direction", language, question, _DIRECTIONS, chooser)
     if not choice.read:
         return True
     wanted = _DIRECTIONS[max(range(len(_DIRECTIONS)), key=lambda place: choice[place])].lower()

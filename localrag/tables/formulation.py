@@ -251,16 +251,14 @@ def _cut(text: str) -> str:
 
 def _asked(
     task: str, question: str, dataset: Dataset, described: str, language: LanguageCode
-) -> tuple[list[Message], int]:
-    if task == "table_query":  # of a form a model has seen less than of SQL
-        messages = with_examples(task, "table_query_examples", language)
-    else:
-        messages = [Message("system", render(task, language))]
-    kept = len(messages)
+) -> list[Message]:
     label = LANGUAGES[language].words.question_label
     named = condition_texts(linked(question, dataset))
     told = f"-- {named}\n\n" if named else ""
-    return [*messages, Message("user", f"{described}\n\n{told}{label}: {question.strip()}")], kept
+    text = f"{described}\n\n{told}{label}: {question.strip()}"
+    if task == "table_query":  # of a form a model has seen less than of SQL
+        return with_examples(task, language, text)
+    return [Message("system", render(task, language)), Message("user", text)]
 
 
 def _written(
@@ -270,8 +268,8 @@ def _written(
     llm: LLM,
     language: LanguageCode,
 ) -> str:
-    messages, keep = _asked("table_sql", question, dataset, described(dataset, columns), language)
-    reply = llm.complete(messages, Options(max_tokens=_REPLY, keep=keep)).text
+    messages = _asked("table_sql", question, dataset, described(dataset, columns), language)
+    reply = llm.complete(messages, Options(max_tokens=_REPLY, keep=len(messages) - 1)).text
     return sql_in(reply, dataset)
 
 
@@ -282,8 +280,8 @@ def _filled(
     llm: LLM,
     language: LanguageCode,
 ) -> Query | None:
-    messages, keep = _asked("table_query", question, dataset, described(dataset, columns), language)
-    options = Options(max_tokens=_REPLY, schema=form_schema(columns), keep=keep)
+    messages = _asked("table_query", question, dataset, described(dataset, columns), language)
+    options = Options(max_tokens=_REPLY, schema=form_schema(columns), keep=len(messages) - 1)
     return query_in(llm.complete(messages, options).text, columns)
 
 

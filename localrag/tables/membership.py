@@ -15,14 +15,14 @@ from functools import partial
 from itertools import pairwise
 
 from localrag.library.records import DocumentRecord
-from localrag.models.llms.choices import Chooser
-from localrag.prompts import YES_NO, render, with_examples
+from localrag.models.llms.choices import Chooser, choose_by_examples
+from localrag.prompts import YES_NO, render
 from localrag.rag.base import timed
 from localrag.rag.grading import Reading
 from localrag.tables.records import NOT_READ, Cell, Column, Row, Table, Value
 from localrag.tables.whether import unsteered
 from localrag.text.language import answer_language
-from localrag.types import Citation, Message, Plain, ScoredChunk, Step
+from localrag.types import Citation, Plain, ScoredChunk, Step
 
 SECTIONS = 2
 """Sections of a document that are read, those that a search for the question brings."""
@@ -57,10 +57,8 @@ class Belonging:
 
 def about_documents(question: str, chooser: Chooser) -> bool:
     """Whether documents are to be listed or counted, and not what stands in them."""
-    messages = with_examples("listed", "listed_examples", answer_language(question))
-    kept = len(messages)
-    messages.append(Message("user", question.strip()))
-    choice = chooser.choose(messages, _LISTED, keep=kept)
+    language = answer_language(question)
+    choice = choose_by_examples("listed", language, question, _LISTED, chooser)
     return choice.read and float(choice[0]) >= ABOUT_DOCUMENTS
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from localrag.languages import LANGUAGES, LanguageCode
-from localrag.models.llms.choices import Chooser
-from localrag.prompts import YES_NO, render, with_examples
+from localrag.models.llms.choices import Chooser, choose_by_examples
+from localrag.prompts import YES_NO, render
 from localrag.tables.collections import Collection
 from localrag.tables.formulation import described, relevant
 from localrag.tables.sheets import Dataset
@@ -64,10 +64,7 @@ class Scope:
 def scope(question: str, chooser: Chooser) -> Scope:
     """What a question needs, as the model chooses; a lookup where its reply cannot be read."""
     language = answer_language(question)
-    messages = with_examples("scope", "scope_examples", language)
-    kept = len(messages)
-    messages.append(Message("user", question.strip()))
-    choice = chooser.choose(messages, OPERATIONS, keep=kept)
+    choice = choose_by_examples("scope", language, question, OPERATIONS, chooser)
     if not choice.read:
         return Scope("LOOKUP", 0.0)
     about_all = 1.0 - choice[0] - choice[1]

@@ -14,7 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM, ChoiceScorer, Options
+from localrag.prompts import with_examples
 from localrag.types import Message
 
 ATTEMPTS = 3
@@ -109,6 +111,14 @@ Chooser = LogitChooser | WrittenChooser
 def make_chooser(llm: LLM, scorer: ChoiceScorer | None) -> Chooser:
     """The best that a backend allows; `scorer` None where it shows no logits."""
     return LogitChooser(scorer) if scorer is not None else WrittenChooser(llm)
+
+
+def choose_by_examples(
+    task: str, language: LanguageCode, question: str, choices: Sequence[str], chooser: Chooser
+) -> Choice:
+    """What the model chooses for a question, after examples that come back."""
+    messages = with_examples(task, language, question)
+    return chooser.choose(messages, choices, keep=len(messages) - 1)
 
 
 def choice_in(reply: str, choices: Sequence[str]) -> int | None:
