@@ -12,7 +12,7 @@ from collections.abc import Collection, Generator
 import msgspec
 
 from localrag.languages import LanguageCode
-from localrag.models.llms.base import LLM, Options
+from localrag.models.llms.structured import object_schema, proposal
 from localrag.prompts import render
 from localrag.rag.base import Toolkit
 from localrag.rag.reading import Evidence, PassageReader
@@ -30,17 +30,10 @@ _MOST_TOKENS = 160
 
 
 class _Proposal(msgspec.Struct):
-    questions: list[str]
+    questions: list[str] = []
 
 
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "questions": {"type": "array", "items": {"type": "string"}, "maxItems": MOST},
-    },
-    "required": ["questions"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_schema(questions={"type": "array", "items": {"type": "string"}, "maxItems": MOST})
 
 
 def proposed(question: str, language: LanguageCode, tools: Toolkit) -> Parts:
@@ -48,23 +41,13 @@ def proposed(question: str, language: LanguageCode, tools: Toolkit) -> Parts:
 
     Raises `GenerationError` from the model.
     """
+    prompt = Message("user", render("parts", language, question=question.strip()))
+    written = proposal(tools.llm, [prompt], _Proposal, _SCHEMA, _MOST_TOKENS).questions
     terms = frozenset(tools.tokenize(question))
     parts = tuple(
-        part
-        for part in dict.fromkeys(_written(tools.llm, question, language))
-        if frozenset(tools.tokenize(part)) <= terms
+        part for part in dict.fromkeys(written) if frozenset(tools.tokenize(part)) <= terms
     )
     return parts if len(parts) > 1 else ()
-
-
-def _written(llm: LLM, question: str, language: LanguageCode) -> list[str]:
-    prompt = render("parts", language, question=question.strip())
-    options = Options(max_tokens=_MOST_TOKENS, schema=_SCHEMA)
-    reply = llm.complete([Message("user", prompt)], options).text
-    try:
-        return msgspec.json.decode(reply, type=_Proposal).questions
-    except msgspec.MsgspecError:  # it was cut off, or is a server's that knows no schema
-        return []
 
 
 def read(

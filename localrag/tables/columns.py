@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from localrag.models.llms.base import LLM, Options
+from localrag.models.llms.base import LLM
+from localrag.models.llms.structured import list_schema, object_schema, proposal
 from localrag.prompts import with_examples
 from localrag.tables.documents import LONGEST_COLUMN
 from localrag.tables.plan import Operation
@@ -28,7 +29,7 @@ class _Question(msgspec.Struct):
 
 
 class _ColumnProposal(msgspec.Struct):
-    columns: list[_Question]
+    columns: list[_Question] = []
 
 
 _KINDS: Mapping[Operation, tuple[ColumnKind, ...]] = {
@@ -40,45 +41,18 @@ _KINDS: Mapping[Operation, tuple[ColumnKind, ...]] = {
 """What a document may be asked for, by what is done with the replies."""
 
 
-def _schema(operation: Operation) -> dict[str, object]:
-    return {
-        "type": "object",
-        "properties": {
-            "columns": {
-                "type": "array",
-                "minItems": 1,
-                "maxItems": MOST,
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "type": {"enum": list(_KINDS[operation])},
-                        "question": {"type": "string"},
-                    },
-                    "required": ["type", "question"],
-                    "additionalProperties": False,
-                },
-            }
-        },
-        "required": ["columns"],
-        "additionalProperties": False,
-    }
-
-
 def proposed(question: str, operation: Operation, llm: LLM) -> tuple[Column, ...]:
     """The columns that a question about many documents needs; none where the reply is no proposal.
 
     Raises `GenerationError` from the model.
     """
     messages = with_examples("columns", answer_language(question), question)
-    keep = len(messages) - 1
-    options = Options(max_tokens=_MOST_TOKENS, schema=_schema(operation), keep=keep)
-    try:
-        proposal = msgspec.json.decode(llm.complete(messages, options).text, type=_ColumnProposal)
-    except msgspec.MsgspecError:  # it was cut off, or is a server's that knows no schema
-        return ()
+    kinds = {"enum": list(_KINDS[operation])}
+    column_schema = object_schema(type=kinds, question={"type": "string"})
+    schema = object_schema(columns=list_schema(column_schema, 1, MOST))
     columns = {
         " ".join(column.question.split()): Column(column.question.strip(), column.type)
-        for column in proposal.columns
+        for column in proposal(llm, messages, _ColumnProposal, schema, _MOST_TOKENS).columns
         if column.question.strip() and len(column.question) < LONGEST_COLUMN
     }
     made = tuple(columns.values())

@@ -21,6 +21,7 @@ from localrag.languages import LanguageCode
 from localrag.library.records import DocumentRecord
 from localrag.models.llms.base import LLM, Options
 from localrag.models.llms.choices import Chooser, choose_by_examples
+from localrag.models.llms.structured import list_schema, object_schema, proposal
 from localrag.prompts import render, with_examples
 from localrag.rag.base import timed
 from localrag.rag.refusals import refuses
@@ -53,23 +54,11 @@ T = TypeVar("T", float, str)
 Ask = Callable[[str, str], Reply]
 """A question, and the path of the document that is to answer it; "" for the whole library."""
 
-_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "questions": {
-            "type": "array",
-            "items": {"type": "string"},
-            "minItems": 1,
-            "maxItems": MOST,
-        },
-    },
-    "required": ["questions"],
-    "additionalProperties": False,
-}
+_SCHEMA = object_schema(questions=list_schema({"type": "string"}, 1, MOST))
 
 
 class _SideQuestions(msgspec.Struct):
-    questions: list[str]
+    questions: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +103,8 @@ def proposed(question: str, llm: LLM) -> tuple[str, ...]:
     """
     language = answer_language(question)
     messages = with_examples("comparison", language, question)
-    options = Options(max_tokens=_QUESTION_TOKENS, schema=_SCHEMA, keep=len(messages) - 1)
-    try:
-        proposal = msgspec.json.decode(llm.complete(messages, options).text, type=_SideQuestions)
-    except msgspec.MsgspecError:  # it was cut off, or is a server's that knows no schema
-        return ()
-    questions = dict.fromkeys(" ".join(text.split()) for text in proposal.questions)
+    sides = proposal(llm, messages, _SideQuestions, _SCHEMA, _QUESTION_TOKENS)
+    questions = dict.fromkeys(" ".join(text.split()) for text in sides.questions)
     return tuple(text for text in questions if text and len(text) < LONGEST_COLUMN)
 
 

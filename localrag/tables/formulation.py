@@ -14,6 +14,7 @@ from typing import get_args
 
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
+from localrag.models.llms.structured import object_schema
 from localrag.prompts import render, with_examples
 from localrag.tables.query import (
     Compute,
@@ -290,31 +291,18 @@ def form_schema(columns: Sequence[SheetColumn]) -> Mapping[str, object]:
     keys = [column.key for column in columns]
     numeric = [column.key for column in columns if column.kind in ("number", "money")]
     conditions = [shape for column in columns for shape in _condition_shapes(column, numeric)]
-    return {
-        "type": "object",
-        "properties": {
-            "where": {"type": "array", "maxItems": 3, "items": {"anyOf": conditions}},
-            "compute": {"enum": list(get_args(Compute))},
-            "of": {"enum": keys},
-            "by": {"enum": keys},
-        },
-        "required": ["where", "compute", "of", "by"],
-        "additionalProperties": False,
-    }
+    return object_schema(
+        where={"type": "array", "maxItems": 3, "items": {"anyOf": conditions}},
+        compute={"enum": list(get_args(Compute))},
+        of={"enum": keys},
+        by={"enum": keys},
+    )
 
 
-def _condition_shapes(column: SheetColumn, numeric: Sequence[str]) -> list[dict[str, object]]:
-    def shape(signs: Sequence[str], name: str, value: dict[str, object]) -> dict[str, object]:
-        return {
-            "type": "object",
-            "properties": {
-                "column": {"const": column.key},
-                "is": {"enum": list(signs)},
-                name: value,
-            },
-            "required": ["column", "is", name],
-            "additionalProperties": False,
-        }
+def _condition_shapes(column: SheetColumn, numeric: Sequence[str]) -> list[Mapping[str, object]]:
+    def shape(signs: Sequence[str], name: str, value: dict[str, object]) -> Mapping[str, object]:
+        properties: dict[str, Mapping[str, object]] = {"is": {"enum": list(signs)}, name: value}
+        return object_schema(column={"const": column.key}, **properties)
 
     compared = ["=", "<", "<=", ">", ">=", "!="]
     if column.kind in ("number", "money"):

@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 
 from localrag.evaluation.comparisons.base import ComparedQuestion, Output
-from localrag.evaluation.judging.structured import fits
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Choice, Chooser
+from localrag.models.llms.structured import fits
 from localrag.prompts import render
 from localrag.rag.citations import without_markers
 from localrag.rag.refusals import refuses

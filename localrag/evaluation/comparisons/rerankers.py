@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from localrag.errors import ContextOverflowError
 from localrag.evaluation.answer_metrics import f1
 from localrag.evaluation.comparisons.base import ComparedQuestion, Output, Ranked, Variant
-from localrag.evaluation.judging.structured import fits
 from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
+from localrag.models.llms.structured import fits
 from localrag.prompts import YES_NO, render
 from localrag.rag.base import OnStep, unheard
 from localrag.rag.citations import without_markers

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from localrag.evaluation.dataset import Context
 from localrag.evaluation.judging.judge import Judge
-from localrag.evaluation.judging.structured import (
+from localrag.evaluation.tokens import tokens
+from localrag.languages import LanguageCode
+from localrag.models.llms.base import LLM
+from localrag.models.llms.structured import (
     object_schema,
     text_schema,
     written_object,
 )
-from localrag.evaluation.tokens import tokens
-from localrag.languages import LanguageCode
-from localrag.models.llms.base import LLM
 from localrag.prompts import render
 from localrag.rag.refusals import refuses
 from localrag.text.language import main_language

@@ -15,17 +15,17 @@ from localrag.evaluation.judging.judgements import Judgement
 from localrag.evaluation.judging.passages import pack
 from localrag.evaluation.judging.statements import SCHEMA as STATEMENTS_SCHEMA
 from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
-from localrag.evaluation.judging.structured import (
+from localrag.evaluation.tokens import tokens
+from localrag.languages import LANGUAGES, LanguageCode
+from localrag.models.llms.base import LLM
+from localrag.models.llms.choices import ATTEMPTS, Chooser
+from localrag.models.llms.structured import (
     fits,
     list_schema,
     object_schema,
     text_schema,
     written_object,
 )
-from localrag.evaluation.tokens import tokens
-from localrag.languages import LANGUAGES, LanguageCode
-from localrag.models.llms.base import LLM
-from localrag.models.llms.choices import ATTEMPTS, Chooser
 from localrag.prompts import YES_NO, render
 from localrag.types import Message
 

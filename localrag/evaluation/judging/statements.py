@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from localrag.evaluation.judging.structured import list_schema, object_schema, text_schema
 from localrag.evaluation.tokens import tokens
+from localrag.models.llms.structured import list_schema, object_schema, text_schema
 from localrag.rag.citations import without_markers
 from localrag.text.sentences import split_sentences
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM, ChoiceScorer, Options
+from localrag.models.llms.structured import object_schema
 from localrag.prompts import with_examples
 from localrag.types import Message
 
@@ -81,12 +82,7 @@ class WrittenChooser:
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> Choice:
         """As `LogitChooser`."""
-        schema = {
-            "type": "object",
-            "properties": {"answer": {"type": "string", "enum": list(choices)}},
-            "required": ["answer"],
-            "additionalProperties": False,
-        }
+        schema = object_schema(answer={"type": "string", "enum": list(choices)})
         room = self._llm.context_window - self._llm.count_prompt_tokens(messages)
         limit = max(_SHORTEST_REPLY, min(_REPLY_TOKENS, room))
         for attempt in range(ATTEMPTS):

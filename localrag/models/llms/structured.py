@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from localrag.models.llms.base import LLM, Options
 from localrag.types import Message
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def object_schema(**properties: Mapping[str, object]) -> Mapping[str, object]:
@@ -33,6 +37,21 @@ def list_schema(items: Mapping[str, object], fewest: int, most: int) -> Mapping[
 def fits(llm: LLM, messages: Sequence[Message], reply: int) -> bool:
     """Whether the window holds the messages and a reply of so many tokens."""
     return llm.count_prompt_tokens(messages) + reply <= llm.context_window
+
+
+def proposal(
+    llm: LLM, messages: Sequence[Message], kind: type[T], schema: Mapping[str, object], limit: int
+) -> T:
+    """What the model writes in at most `limit` tokens; its defaults if the reply is no such record.
+
+    All messages but the last come back. Raises `GenerationError` from the model.
+    """
+    options = Options(max_tokens=limit, schema=schema, keep=len(messages) - 1)
+    reply = llm.complete(messages, options).text
+    try:
+        return msgspec.json.decode(reply, type=kind)
+    except msgspec.MsgspecError:  # it was cut off, or is a server's that knows no schema
+        return kind()
 
 
 def written_object(
