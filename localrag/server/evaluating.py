@@ -68,6 +68,7 @@ class Evaluating(WorkRoutes):
     async def evaluate(self, request: Request) -> Reply:
         """Answer and score the questions of a data set."""
         asked = await decoded(request, ToEvaluate)
+        self.libraries.engine(asked.library)  # before the data: others' libraries are not there
         samples = evenly(await anyio.to_thread.run_sync(_samples, asked), asked.questions)
 
         def work(job: BackgroundJob) -> None:

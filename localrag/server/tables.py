@@ -155,11 +155,11 @@ class Tables(WorkRoutes):
     async def ask(self, request: Request) -> Response:
         """Ask each document, or show what is kept."""
         asked = await decoded(request, TableRequest)
+        stored = self.libraries.engine(asked.library).library
         wanted = SavedTable(
             "", tuple(asked.patterns), tuple(asked.columns), asked.words, tuple(asked.types)
         )
         if asked.saved:
-            stored = self.libraries.engine(self.libraries.named(asked.library)).library
             wanted = await anyio.to_thread.run_sync(saved_table, stored, asked.saved)
         check_columns(wanted.columns)
         options, kept_only = _options(wanted), asked.kept_only
