@@ -32,6 +32,7 @@ from localrag.library.indexes.base import Legs, are_allowed
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import ChunkIds, DocumentRecord
+from localrag.models.embeddings.joined import general
 from localrag.models.llms.base import check_stopped
 from localrag.rag.base import OnStep, Piece, answer_of, check_question, finished, unheard
 from localrag.rag.citations import Attributor
@@ -968,7 +969,7 @@ class Engine:
             return self._rerankings[settings.reranker]
 
     def _attributor(self, chunks: Sequence[ScoredChunk]) -> Attributor:
-        return Attributor(chunks, self.tokenizer, self._place_of, self.embedder)
+        return Attributor(chunks, self.tokenizer, self._place_of, general(self.embedder))
 
     def _card_of(self, found: ScoredChunk) -> Card:
         """What the document of a passage is, dated by its file where it gives no date."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from localrag import hosted
 from localrag.config.settings import (
+    ENGLISH_EMBEDDING,
     STARTER_EMBEDDING,
     CrossEncoderReranking,
     KeywordReranking,
@@ -68,6 +69,7 @@ from localrag.library.indexes.rank_bm25 import RankBm25Keywords
 from localrag.library.library import Library
 from localrag.library.records import ChunkIds, EmbeddingIdentity
 from localrag.models.embeddings.base import Embedder
+from localrag.models.embeddings.joined import JoinedEmbedder, general
 from localrag.models.llms.base import LLM, ChoiceScorer, Options
 from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.models.registry.store import ModelStore, default_models_dir
@@ -93,7 +95,7 @@ from localrag.rerankers.base import Reranker, Reranking
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.documents import DocumentsFirst, named_documents, without_terms
 from localrag.retrieval.evidence import EvidenceFusion, Texts
-from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever
+from localrag.retrieval.expansion import HydeRetriever, MultiQueryRetriever, rewritings
 from localrag.retrieval.fusion import (
     FuseForQuestion,
     alpha_fusion,
@@ -246,11 +248,28 @@ def make_wording(settings: Settings) -> Wording:
     return read_wording(Path(folder).expanduser()) if folder else Wording()
 
 
+def embedding_name(settings: Settings, models: ModelStore) -> str:
+    """The id or path of the embedding model; for a new library without one, the starter's.
+
+    The English one is joined to that where it is on the machine.
+    """
+    if settings.embedding.model:
+        return settings.embedding.model
+    english = models.status(models.catalogue.get(ENGLISH_EMBEDDING))
+    present = english.state in ("installed", "unchecked")
+    return f"{STARTER_EMBEDDING}+{ENGLISH_EMBEDDING}" if present else STARTER_EMBEDDING
+
+
 def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
-    """The embedding model; its folder says which kind it is."""
+    """The embedding model, or two joined; a model's folder says which kind it is."""
+    name = embedding_name(settings, models)
+    first, *others = [_opened(part, settings, models) for part in models.parts(name)]
+    return JoinedEmbedder(name, first, *others) if others else first
+
+
+def _opened(name: str, settings: Settings, models: ModelStore) -> Embedder:
     from localrag.models.embeddings.folder import FolderEmbedder, kind_of
 
-    name = settings.embedding.name
     folder = models.path(name)
     kind: type[FolderEmbedder]
     match kind_of(folder):
@@ -276,6 +295,7 @@ def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
 
 def languages_served(name: str, models: ModelStore) -> tuple[str, ...]:
     """The languages that an embedding model was made for; empty where nobody says."""
+    name = models.parts(name)[0]  # of two that are joined, that of many languages
     if spec := models.catalogue.find(name):
         return spec.languages
     from localrag.models.embeddings.conventions import languages
@@ -340,7 +360,8 @@ def _weights_sha256(name: str, models: ModelStore) -> str | None:
 
 def identity_of(embedder: Embedder, settings: Settings) -> EmbeddingIdentity:
     """What a library remembers of the model that it was built with."""
-    return EmbeddingIdentity(embedder.fingerprint, settings.embedding.name, embedder.dimension)
+    name = embedding_name(settings, make_models())
+    return EmbeddingIdentity(embedder.fingerprint, name, embedder.dimension)
 
 
 def make_chunker(settings: Settings, embedder: Embedder) -> Chunker:
@@ -612,7 +633,8 @@ def _fusion(
 ) -> FuseForQuestion:
     match settings.retrieval.fusion:
         case "default":
-            served = languages_served(settings.embedding.name, make_models())
+            models = make_models()
+            served = languages_served(embedding_name(settings, models), models)
             return EvidenceFusion(tokenizer, statistics, texts, served)
         case "rrf":
             return regardless(reciprocal_rank_fusion)
@@ -730,9 +752,14 @@ def _similarity(embedder: Embedder, question: str, found: ScoredChunk) -> float:
     return float(asked @ embedder.embed_documents([passage_text(found.chunk)])[0])
 
 
+def _reworded(settings: Settings, llm: LLM, question: str, tell: OnStep) -> list[str]:
+    """Other wordings of a question, unless the search has them already."""
+    return [] if settings.retrieval.expansion == "multi-query" else rewritings(question, llm, tell)
+
+
 def make_grader(model: Model, embedder: Embedder) -> Grader:
     """What grades passages and answers."""
-    return Grader(model.chooser, partial(_similarity, embedder), model.scale)
+    return Grader(model.chooser, partial(_similarity, general(embedder)), model.scale)
 
 
 def make_pipeline(
@@ -756,13 +783,14 @@ def make_pipeline(
         model.sendable(retrieve),
         model.llm,
         tokenizer,
-        embedder,
+        general(embedder),
         place_of,
         answer.k,
         Options(max_tokens=answer.max_tokens, temperature=answer.temperature, seed=answer.seed),
         wording,
         reranking,
         card_of,
+        partial(_reworded, settings, model.llm),
     )
     grader = make_grader(model, embedder)
     unsupported: Unsupported = "remove unchecked" if answer.strict else answer.unsupported

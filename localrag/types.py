@@ -273,6 +273,8 @@ StepKind = Literal[
     "retrieval decision",  # needed; close: whether only what a search found says so; or strict
     "relevance",  # passage, from 1; relevant; calibrated, probability, lacks; part;
     # fewer_words: of the question than another passage has, so that it was not read
+    "draft",  # passage, from 1: that an answer was tried from
+    "says",  # passage, from 1; says: whether it says what was drafted, and what is asked
     "decides",  # passage, from 1; decides: whether it says yes or no
     "support of a sentence",  # rating
     "support",  # rating

@@ -24,6 +24,11 @@ def asks_for_parts(messages: Sequence[Message]) -> bool:
     return messages[-1].content.startswith(("Split a question", "把问题拆成"))
 
 
+def asks_for_wordings(messages: Sequence[Message]) -> bool:
+    """Whether a model is to put a question in other words."""
+    return messages[-1].content.startswith(("You write three queries", "你为检索写出三种查询"))
+
+
 class ScriptedLLM:
     """An `LLM` and `ChoiceScorer`: replies and probabilities come off two queues.
 
@@ -32,7 +37,8 @@ class ScriptedLLM:
     `kept` how many leading messages were to be kept. Four characters are a token.
     A sentence whose support is next in no script is supported, a word that a passage lacks is
     mentioned in other words unless it is `unmentioned`, and a question of which no score tells
-    otherwise is about one thing; none of these is noted.
+    otherwise is about one thing; none of these is noted. It puts no question in other
+    words unless it `rewords`.
     """
 
     name = "scripted"
@@ -44,7 +50,9 @@ class ScriptedLLM:
         *,
         context_window: int = 4096,
         unmentioned: Collection[str] = (),
+        rewords: bool = False,
     ) -> None:
+        self.rewords = rewords
         self.unmentioned = unmentioned
         self.replies = deque(replies)
         self.scores = deque(scores)
@@ -68,6 +76,8 @@ class ScriptedLLM:
             self.replies and str(self.replies[0]).startswith('{"questions')
         ):
             return Completion('{"questions": []}', 0, 0, "stop")  # it asks for one thing
+        if asks_for_wordings(messages) and not self.rewords:
+            return Completion("{}", 0, 0, "stop")
         text = self._next(messages, options)
         return Completion(text, self.count_prompt_tokens(messages), self.count_tokens(text), "stop")
 

@@ -111,6 +111,7 @@ def retrieval(
     if not folders:
         _exact(library, queries or _QUESTIONS, as_json=as_json)
         return
+    from localrag import factory
     from localrag.config.settings import load_settings
     from localrag.evaluation.retrieval.beir import read_retrieval_set, together
     from localrag.evaluator.retrieval import measure_retrieval
@@ -143,6 +144,7 @@ def retrieval(
             progress=show,
             tell=lambda told: note(note_text(told)),
         )
+    embedding = factory.embedding_name(settings, factory.make_models())
     parts = [list(part) for part in zip(*(run.by_part(dataset) for run in runs), strict=True)]
     if plot is not None:
         _write_plot(plot, dataset.name, runs)
@@ -151,15 +153,15 @@ def retrieval(
             {
                 "set": dataset.name,
                 **counts,
-                "embedding": settings.embedding.name,
+                "embedding": embedding,
                 "runs": [_run_json(run) for run in runs],
                 **({"sets": [*map(_set_json, dataset.parts, parts)]} if parts else {}),
             }
         )
         return
     for part, measured in zip(dataset.parts, parts, strict=True):
-        _print(part.name, len(dataset.corpus), len(part.qrels), settings.embedding.name, measured)
-    _print(dataset.name, counts["passages"], counts["queries"], settings.embedding.name, runs)
+        _print(part.name, len(dataset.corpus), len(part.qrels), embedding, measured)
+    _print(dataset.name, counts["passages"], counts["queries"], embedding, runs)
 
 
 def _set_json(part: RetrievalSet, runs: Sequence[RetrievalRun]) -> dict[str, Any]:

@@ -162,13 +162,11 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
         unlock=unlock,
     )
     told, wanted = _told(manifest, started), manifest.embedding_name
-    spec = factory.make_models().catalogue.find(wanted)
-    missing = spec is not None and factory.make_models().status(spec).state in (
-        "missing",
-        "partial",
-    )
+    models = factory.make_models()
+    specs = [spec for part in models.parts(wanted) if (spec := models.catalogue.find(part))]
+    missing = [spec.id for spec in specs if models.status(spec).state in ("missing", "partial")]
     if as_json:
-        installed = {"embedding_installed": spec is not None and not missing}
+        installed = {"embedding_installed": bool(specs) and not missing}
         emit_json({"library": str(library)} | told | installed)
         return
     say(
@@ -179,7 +177,8 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
         )
     )
     if missing:
-        note(tr("To ask it you need its embedding model: localrag models pull {name}", name=wanted))
+        names = " ".join(missing)
+        note(tr("To ask it you need its embedding model: localrag models pull {name}", name=names))
     if settings.embedding.model not in ("", wanted):
         note(
             tr(

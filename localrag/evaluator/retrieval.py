@@ -135,6 +135,13 @@ def measure_approximation(
 
     Of a library that compares all passages anyway only that is measured.
     """
+    with Library.open(
+        hosted.reachable(location, settings),
+        create=False,
+        embedding=None,
+        indexes=factory.make_indexes(settings),
+    ) as library:
+        settings = factory.as_built(settings, library)
     embedder = factory.make_embedder(settings, factory.make_models())
 
     def opened(rescored: int) -> Library:

@@ -192,6 +192,12 @@ def _decision(step: Step, say: Say) -> str:
             return say("passage {passage} relevant", **values)
         case "relevance":
             return say("passage {passage} irrelevant", **values)
+        case "draft":
+            return say("an answer tried from passage {passage}", **values)
+        case "says" if values["says"]:
+            return say("passage {passage} says so", **values)
+        case "says":
+            return say("passage {passage} does not say so", **values)
         case "decides" if values["decides"]:
             return say("passage {passage} says yes or no", **values)
         case "decides":

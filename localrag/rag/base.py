@@ -43,6 +43,8 @@ Piece = Statement | Step | Answer
 the answer."""
 
 OnStep = Callable[[Step], None]
+Reword = Callable[[str, OnStep], list[str]]
+"""A question -> other wordings of it; the step that it takes is told."""
 """Hears each step of a run as soon as it is done."""
 
 
@@ -65,6 +67,8 @@ class Toolkit:
     reranking: Reranking | None = None
     card_of: CardOf = lambda _: Card("", "")
     """What the document of a passage is, with its date as far as that is known."""
+    reword: Reword = lambda *_: []
+    """Other wordings of a question, for a second search."""
     _asked: dict[str, Asked] = field(default_factory=dict, init=False, repr=False)
 
     def asked(self, question: str) -> Asked:
@@ -81,6 +85,13 @@ class Toolkit:
             found, step = reranking.apply(question, found, self.k)
             yield step
         return newest_first(found, self.asked(question), self.card_of)
+
+    def reworded(self, question: str) -> Generator[Step, None, list[str]]:
+        """Other wordings of a question, none where the model has none."""
+        steps: list[Step] = []
+        wordings = self.reword(question, steps.append)
+        yield from steps
+        return wordings
 
     def room(self, question: str) -> int:
         """Tokens that passages may take together, beside question and answer."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -41,13 +42,14 @@ class Grade:
 
     `probability` is what it means, where the model is calibrated; `value`, which thresholds are
     for, is on the starter model's scale then. A passage `lacks` words of the question: both are
-    lower where it mentions them in no other words.
+    lower where it mentions them in no other words: then it is `of_else`.
     """
 
     value: float
     unread: bool = False
     probability: float | None = None
     lacks: tuple[str, ...] = ()
+    of_else: bool = False
 
     def told(self) -> dict[str, Plain]:
         """For a step: whether the grade is calibrated, and the probability then."""
@@ -136,6 +138,24 @@ class Grader:
         choice = self._chooser.choose(reading.messages(task), options, keep=1)
         return 1.0 - float(choice[2]) if choice.read else 0.0
 
+    def says(self, question: str, answer: str, reading: Reading) -> float:
+        """How far the passages say what is asked, as an answer that was written from them has it.
+
+        The mean of two log odds, as a share: of a yes to "does it say what the question wants to
+        know", and of the answer against "it does not say that".
+        """
+        language, asked = reading.language, question.strip()
+        tasks = (
+            (render("says", language, question=asked), YES_NO[language]),
+            (render("says_or_not", language, question=asked, answer=answer), ("A", "B")),
+        )
+        choices = [
+            self._chooser.choose(reading.messages(task), options, keep=1) for task, options in tasks
+        ]
+        if not all(choice.read for choice in choices):
+            return 0.0
+        return shifted(0.5, fmean(_log_odds(choice[0]) for choice in choices))
+
     def answerable(self, messages: Sequence[Message], language: LanguageCode) -> Grade:
         """Probability that the passages of a prompt, read together, hold the answer.
 
@@ -191,6 +211,11 @@ def _supported(choice: Choice, language: LanguageCode) -> Grade:
 def _score_of(_: str, found: ScoredChunk) -> float:
     """The score that the search gave, where nothing better is known."""
     return found.score
+
+
+def _log_odds(share: float) -> float:
+    share = min(max(share, 1e-6), 1 - 1e-6)
+    return math.log(share / (1.0 - share))
 
 
 def shifted(share: float, shift: float) -> float:

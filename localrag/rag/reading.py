@@ -49,6 +49,8 @@ class Evidence:
     messages: list[Message]
     keep: int = 0
     """Messages whose state is kept for other questions."""
+    draft: str = ""
+    """What is written from them, where that had to be known before."""
 
 
 class PassageReader:
@@ -60,6 +62,8 @@ class PassageReader:
         self._asked = tools.asked
         self._card_of = tools.card_of
         self._bounds = bounds
+        self.doubtful: dict[int, float] = {}
+        """Grades of the passages of the last reading that speak of what is asked, by number."""
 
     def read(
         self,
@@ -74,6 +78,7 @@ class PassageReader:
         if not self._grader.reads_logits:
             return (yield from self._together(question, chunks, language))
         grades: dict[int, float] = {}
+        self.doubtful = {}
         least = self._bounds.min_answerable
         for number in range(1, min(len(chunks), MOST_ALONE) + 1):
             grades[number] = yield from self.grade(question, chunks, language, number)
@@ -151,9 +156,11 @@ class PassageReader:
     ) -> Generator[Step, None, float]:
         """How far a passage, by its number from 1, alone holds the answer."""
         grade, seconds = timed(partial(self._graded, question, [chunks[number - 1]], language))
-        held = grade.value >= self._bounds.min_answerable
+        held = self.holds(grade.value)
         told = {"passage": number, "relevant": held, **grade.told()}
         yield Step("relevance", told, grade.value, seconds)
+        if not grade.of_else:
+            self.doubtful[number] = grade.value
         return grade.value
 
     def _graded(
@@ -161,6 +168,10 @@ class PassageReader:
     ) -> Grade:
         asked, least = self._asked(question), self._bounds.min_answerable
         return graded(self._grader, asked, language, passages, least)
+
+    def holds(self, grade: float) -> bool:
+        """Whether a passage of that grade holds the answer."""
+        return grade >= self._bounds.min_answerable
 
     def is_enough(self, grade: float) -> bool:
         """Whether no other passage needs to be read for a better one."""

@@ -45,16 +45,21 @@ def graded(
     lacks, _ = asked.missing("\n".join(map(as_read, passages)))
     if not (lacks and grader.reads_logits) or grade.value < least:
         return replace(grade, lacks=lacks)
-    mentioned = fmean(grader.mentions(word, reading) for word in lacks[:_MOST_WORDS])
-    if mentioned >= MENTIONED:
+    share = mentioned(grader, lacks, reading) / MENTIONED
+    if share >= 1:
         return replace(grade, lacks=lacks)
-    share = mentioned / MENTIONED
     return replace(
         grade,
         value=grade.value * share * least,
         probability=None if grade.probability is None else grade.probability * share,
         lacks=lacks,
+        of_else=True,
     )
+
+
+def mentioned(grader: Grader, words: Sequence[str], reading: Reading) -> float:
+    """How far passages speak of words that they lack: the mean grade of the first; 1 for none."""
+    return fmean([grader.mentions(word, reading) for word in words[:_MOST_WORDS]] or [1.0])
 
 
 def is_tied(found: Sequence[ScoredChunk], number: int) -> bool:

@@ -60,7 +60,7 @@ class MultiQueryRetriever:
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
         """At most k fused hits; `ranks` has the legs of the question, then each rewriting."""
-        others = self._rewritings(query)
+        others = rewritings(query, self._llm, self._tell)
         if not others:
             return self._retriever.retrieve(query, k)
         runs = [self._retriever.retrieve(variant, OVERFETCH * k) for variant in (query, *others)]
@@ -76,24 +76,29 @@ class MultiQueryRetriever:
             replace(hit, score=hit.score * scale, ranks=ranks[hit.chunk_id]) for hit in fused[:k]
         ]
 
-    def _rewritings(self, question: str) -> list[str]:
-        language = answer_language(question)
-        # Asked for three wordings of one kind, small models write one three times.
-        kinds = LANGUAGES[language].words.rewritings
-        schema = {
-            "type": "object",
-            "properties": {kind: {"type": "string"} for kind in kinds},
-            "required": kinds,
-            "additionalProperties": False,
-        }
-        prompt = render("multi_query", language, question=question)
-        options = Options(max_tokens=80 * len(kinds), schema=schema)
-        with _told(self._tell) as values:
-            reply = self._llm.complete([Message("user", prompt)], options).text
-            others = read_queries(reply, question)
-            values["queries"] = tuple(others)
-            return others
-        return []
+
+def rewritings(question: str, llm: LLM, tell: Tell) -> list[str]:
+    """The question in other words, its keywords, and the question in the other language.
+
+    None where the model fails, which is told.
+    """
+    language = answer_language(question)
+    # Asked for three wordings of one kind, small models write one three times.
+    kinds = LANGUAGES[language].words.rewritings
+    schema = {
+        "type": "object",
+        "properties": {kind: {"type": "string"} for kind in kinds},
+        "required": kinds,
+        "additionalProperties": False,
+    }
+    prompt = render("multi_query", language, question=question)
+    options = Options(max_tokens=80 * len(kinds), schema=schema)
+    with _told(tell) as values:
+        reply = llm.complete([Message("user", prompt)], options).text
+        others = read_queries(reply, question)
+        values["queries"] = tuple(others)
+        return others
+    return []
 
 
 class HydeRetriever:

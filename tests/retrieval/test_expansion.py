@@ -41,7 +41,7 @@ def rewritten(*questions: str) -> str:
 def test_queries_are_fused_with_the_question_counted_twice() -> None:
     found = {QUESTION: [1, 2, 3], "a?": [4, 2], "b?": [4, 5], "c?": [6]}
     inner, steps = FixedRetriever(found), list[Step]()
-    model = ScriptedLLM([rewritten("a?", "b?", "c?")])
+    model = ScriptedLLM([rewritten("a?", "b?", "c?")], rewords=True)
     hits = MultiQueryRetriever(inner, model, steps.append).retrieve(QUESTION, 4)
     assert inner.asked == [(QUESTION, 12), ("a?", 12), ("b?", 12), ("c?", 12)]
     runs = [[Hit(n, 1.0) for n in found[query]] for query, _ in inner.asked]
@@ -60,7 +60,7 @@ def test_queries_are_fused_with_the_question_counted_twice() -> None:
 
 def test_first_everywhere_has_score_one() -> None:
     inner = FixedRetriever({QUESTION: [1], "a?": [1], "b?": [1]})
-    retriever = MultiQueryRetriever(inner, ScriptedLLM([rewritten("a?", "b?")]), lambda _: None)
+    retriever = MultiQueryRetriever(inner, ScriptedLLM([rewritten("a?", "b?")], rewords=True), lambda _: None)
     assert retriever.retrieve(QUESTION, 5)[0].score == pytest.approx(1.0)
 
 
@@ -70,7 +70,7 @@ def test_first_everywhere_has_score_one() -> None:
 def test_a_model_of_no_use_leaves_the_plain_search_and_a_note(reply: str | Exception) -> None:
     inner, steps = FixedRetriever({QUESTION: [1, 2]}), list[Step]()
     plain = inner.retrieve(QUESTION, 9)
-    hits = MultiQueryRetriever(inner, ScriptedLLM([reply]), steps.append).retrieve(QUESTION, 9)
+    hits = MultiQueryRetriever(inner, ScriptedLLM([reply], rewords=True), steps.append).retrieve(QUESTION, 9)
     assert hits == plain
     (step,) = steps
     assert "only the question itself is searched" in decision(step, "en")
@@ -79,7 +79,7 @@ def test_a_model_of_no_use_leaves_the_plain_search_and_a_note(reply: str | Excep
 
 
 def test_other_errors_are_not_swallowed() -> None:
-    model = ScriptedLLM([ZeroDivisionError()])
+    model = ScriptedLLM([ZeroDivisionError()], rewords=True)
     with pytest.raises(ZeroDivisionError):
         MultiQueryRetriever(FixedRetriever({}), model, lambda _: None).retrieve(QUESTION, 1)
 
@@ -109,7 +109,7 @@ def test_replies_are_read_as_json_or_as_lines(reply: str, expected: list[str]) -
 
 
 def test_the_model_is_asked_in_the_language_of_the_question() -> None:
-    model = ScriptedLLM([rewritten("通知要提前多久？")])
+    model = ScriptedLLM([rewritten("通知要提前多久？")], rewords=True)
     inner = FixedRetriever({})
     MultiQueryRetriever(inner, model, lambda _: None).retrieve("通知期有多长？", 3)
     assert "换一种说法" in model.history[0][0][-1].content

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
-from scripted_llm import ScriptedLLM, asks_for_parts
+from scripted_llm import ScriptedLLM, asks_for_parts, asks_for_wordings
 from server.in_browser import TOKEN, browser, opened
 
 from localrag import factory
@@ -71,6 +71,8 @@ class Writing(ScriptedLLM):
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
         if asks_for_parts(messages):
             return Completion(json.dumps({"questions": [*self.parts]}), 0, 0, "stop")
+        if asks_for_wordings(messages):
+            return Completion("{}", 0, 0, "stop")
         return super().complete(messages, options)
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:

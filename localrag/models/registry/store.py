@@ -98,7 +98,15 @@ class ModelStore:
         return statuses
 
     def knows(self, name: str) -> bool:
-        """Whether `name` is an id, or a name given with `add`: a path is neither."""
+        """Whether `name` is an id, or a name given with `add`, or such joined: a path is none."""
+        return all(map(self._knows, self.parts(name)))
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """The names of the models that are joined in a `name` like "a+b"; else the name itself."""
+        parts = tuple(name.split("+"))
+        return parts if len(parts) == 2 and all(map(self._knows, parts)) else (name,)
+
+    def _knows(self, name: str) -> bool:
         return self.catalogue.find(name) is not None or name in manifest.read_registered(
             self.folder
         )

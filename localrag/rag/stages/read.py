@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from localrag.rag import parts
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.reading import Bounds, PassageReader, passage_of
+from localrag.rag.second_look import look_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class EvidenceReader:
         chunks = tools.fitting(run.passages, tools.room(question), passage_of)
         run.passages = chunks
         run.evidence = yield from reader.read(question, chunks, language)
-        if run.evidence is None and chunks and run.grader.reads_logits:
-            reading = parts.read(question, chunks, language, tools, reader)
-            run.evidence, run.passages, run.missing = yield from reading
+        if run.evidence is not None or not chunks or not run.grader.reads_logits:
+            return
+        doubtful = reader.doubtful
+        reading = parts.read(question, chunks, language, tools, reader)
+        run.evidence, run.passages, run.missing = yield from reading
+        if run.evidence is None:
+            looking = look_again(question, doubtful, chunks, tools, run.grader, reader)
+            run.evidence, run.passages = yield from looking

@@ -52,7 +52,8 @@ def _with_conflicts(run: AnswerRun, evidence: Evidence) -> Evidence:
 def _written(run: AnswerRun, evidence: Evidence, citations: CitedStream) -> Pieces:
     started = time.perf_counter()
     options = replace(run.tools.generation, keep=evidence.keep)
-    written = run.tools.llm.stream(evidence.messages, options)
+    drafted = iter([evidence.draft]) if evidence.draft else None
+    written = drafted or run.tools.llm.stream(evidence.messages, options)
     quotation = partial(run.attributor.closest_sentence, evidence.numbers, run.question)
     for piece in borne_out(written, quotation):
         yield from citations.feed(piece)

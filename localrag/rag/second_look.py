@@ -1,0 +1,101 @@
+"""A second look where no passage surely holds the answer: other words, then a draft to check.
+
+People ask in words that the document does not have, and the grade of the right passage is below
+what a first look asks then: .45 to .65 in spoken Chinese, where .68 is asked. So the search is
+tried once more in the model's words, and from the likeliest passage an answer is drafted. Whether
+the passage says that, or nothing of what is asked, parts right passages from wrong ones better than
+whether it holds "the exact answer" (`benchmarks/log/2026-11.md`, 2026-11-26, "a second look").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from localrag.rag.base import Toolkit, timed
+from localrag.rag.grading import Grader, Reading, as_read
+from localrag.rag.reading import Evidence, PassageReader
+from localrag.rag.refusals import refuses
+from localrag.rag.relevance import MENTIONED, mentioned
+from localrag.text.language import answer_language
+from localrag.types import ScoredChunk, Step
+
+DOUBTFUL = 0.3
+"""Grade from which on a draft is worth its seconds."""
+SAID = 0.68
+"""From this share on a passage says what its draft does, and what is asked."""
+MOST_NEW = 3
+"""Passages that are read of those that other words bring."""
+_DEEP = 60
+"""How little a first rank counts before a second one, as in the fusion of searches."""
+
+
+def look_again(
+    question: str,
+    doubtful: Mapping[int, float],
+    chunks: Sequence[ScoredChunk],
+    tools: Toolkit,
+    grader: Grader,
+    reader: PassageReader,
+) -> Generator[Step, None, tuple[Evidence | None, Sequence[ScoredChunk]]]:
+    """What answers a question all the same, or None; and the passages, new ones at the end.
+
+    `doubtful` are the grades of passages that a first look left open, by their numbers from 1.
+    Raises `GenerationError` from the model.
+    """
+    language = answer_language(question)
+    new = yield from _in_other_words(question, chunks, tools)
+    passages, reader.doubtful = [*chunks, *new], dict(doubtful)
+    for number in range(len(chunks) + 1, len(passages) + 1):
+        yield from reader.grade(question, passages, language, number)
+    best, grade = max(reader.doubtful.items(), key=lambda item: item[1], default=(0, 0.0))
+    if grade < DOUBTFUL:
+        return None, passages
+    evidence = reader.alone(question, best, passages, language)
+    if reader.holds(grade):
+        return evidence, passages
+    draft = yield from _draft(question, best, evidence, passages, tools, grader)
+    return (replace(evidence, draft=draft) if draft else None), passages
+
+
+def _in_other_words(
+    question: str, chunks: Sequence[ScoredChunk], tools: Toolkit
+) -> Generator[Step, None, list[ScoredChunk]]:
+    """The first passages that the model's wordings of a question bring and its own did not."""
+    scores: dict[tuple[str, int], float] = {}
+    places: dict[tuple[str, int], ScoredChunk] = {}
+    for wording in (yield from tools.reworded(question)):
+        for rank, passage in enumerate(tools.retrieve(wording, tools.k), start=1):
+            key = (passage.chunk.document_id, passage.chunk.start)
+            places.setdefault(key, passage)
+            scores[key] = scores.get(key, 0.0) + 1 / (_DEEP + rank)
+    known = {(passage.chunk.document_id, passage.chunk.start) for passage in chunks}
+    new = sorted(scores.keys() - known, key=lambda key: (-scores[key], key))
+    return [places[key] for key in new[:MOST_NEW]]
+
+
+def _draft(
+    question: str,
+    number: int,
+    evidence: Evidence,
+    chunks: Sequence[ScoredChunk],
+    tools: Toolkit,
+    grader: Grader,
+) -> Generator[Step, None, str]:
+    """What the model answers from a passage, "" where the passage does not say that."""
+    passage, options = chunks[number - 1], replace(tools.generation, keep=evidence.keep)
+    write = partial(tools.llm.complete, evidence.messages, options)
+    written, seconds = timed(write)
+    yield Step("draft", {"passage": number}, None, seconds)
+    text = " ".join(written.text.split())
+    if not text or refuses(text):
+        return ""
+    reading = Reading(answer_language(question), (passage,))
+    share, seconds = timed(partial(grader.says, question, text, reading))
+    held = share >= SAID
+    if held:
+        lacks, _ = tools.asked(question).missing(as_read(passage))
+        held = mentioned(grader, lacks, reading) >= MENTIONED
+    yield Step("says", {"passage": number, "says": held}, share, seconds)
+    return written.text if held else ""
