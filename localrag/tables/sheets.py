@@ -44,7 +44,7 @@ _TOTAL = re.compile(
 )
 """The first words of a row that adds up others: "Total", "合计"."""
 _NAME = re.compile(r"[^\w]+")
-_BEGINS_WITH_NUMBER = re.compile(r"\s*([-+−]?[$£€¥]?\s*\d[\d,]*(?:\.\d+)?)(?![\d:/–-])")
+_BEGINS_WITH_NUMBER = re.compile(r"\s*+([-+−]?[$£€¥]?\s*+\d[\d,]{0,63}(?:\.\d+)?)(?![\d:/–-])")
 """A number in front of other signs: "12,345 (2nd)", not "3-1" nor "12:30"."""
 
 
