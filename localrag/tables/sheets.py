@@ -34,6 +34,10 @@ COUNTED = 0.7
 MOST_ROWS = 1_048_576
 """Of sheets that are read as one: as many as a sheet of Excel can have."""
 MOST_COLUMNS = 200
+_SPARSE = 4
+"""Columns for each cell that a row has on average, from `_FEW_COLUMNS` on: a header of hundreds of
+names above rows of one cell would take thousands of times the memory of its text."""
+_FEW_COLUMNS = 32
 _SHARED = 0.6
 """The share of columns that sheets have in common which are read as one."""
 
@@ -244,16 +248,13 @@ def _alike(names: Sequence[str], other: Sequence[str]) -> bool:
 
 def dataset_of(group: Sequence[RawTable]) -> Dataset:
     """Tables with the same columns as one; of several, the file and the sheet are columns."""
-    names = list(dict.fromkeys(name for table in group for name in _told_apart(table.names)))
-    by_name: dict[str, list[str]] = {name: [] for name in names}
-    for table in group:
-        own = _told_apart(table.names)
-        places = {name: place for place, name in enumerate(own)}
-        for name in names:
-            place = places.get(name)
-            by_name[name] += (
-                row[place] if place is not None and place < len(row) else "" for row in table.rows
-            )
+    places = [
+        {name: place for place, name in enumerate(_told_apart(table.names))} for table in group
+    ]
+    names = dict.fromkeys(name for places_of in places for name in places_of)
+    count = sum(len(table.rows) for table in group)
+    filled = sum(len(row) for table in group for row in table.rows)
+    most = min(MOST_COLUMNS, max(_FEW_COLUMNS, _SPARSE * filled // max(1, count)))
     sources = tuple(dict.fromkeys(table.source for table in group))
     sheets = tuple(dict.fromkeys(table.sheet for table in group))
     added: dict[str, list[str]] = {}  # names, also where they are numbers: "2025.csv"
@@ -264,7 +265,13 @@ def dataset_of(group: Sequence[RawTable]) -> Dataset:
     taken: set[str] = {"data", "row", "rowid"}
     columns: list[SheetColumn] = []
     typed: list[list[object]] = []
-    for name, texts in list(by_name.items())[:MOST_COLUMNS]:
+    for name in islice(names, most):
+        texts = [
+            row[place] if place is not None and place < len(row) else ""
+            for table, places_of in zip(group, places, strict=True)
+            for place in [places_of.get(name)]
+            for row in table.rows
+        ]
         for column, values in _typed_columns(name, texts, taken):
             columns.append(column)
             typed.append(values)

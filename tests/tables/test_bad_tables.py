@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from localrag.tables.documents import Work, cell_key, fill, select
 from localrag.tables.formulation import compute
 from localrag.tables.query import Query, run, sql_of
 from localrag.tables.records import Begun, CellDone, Column, NotKept, Reply, Table
-from localrag.tables.sheets import Dataset, datasets, raw_tables
+from localrag.tables.sheets import Dataset, RawTable, datasets, raw_tables
 from localrag.types import Citation, Document, Page, TableSpan
 
 COSTS = Column("What does it cost?", "money")
@@ -230,3 +231,17 @@ def test_headers_that_are_empty_or_alike_are_told_apart() -> None:
     assert [column.name for column in made.columns] == ["Item", "Cost", "Cost 2", "column 4"]
     assert [column.key for column in made.columns] == ["Item", "Cost", "Cost_2", "column_4"]
     assert run(made, sql_of(Query("sum", "Cost_2"))).rows == ((6.0,),)
+
+
+def test_a_wide_header_over_short_rows_takes_no_more_memory_than_its_text() -> None:
+    names = ["Item", "Cost", *(f"n{number}" for number in range(2000))]
+    table = RawTable("w.csv", "", tuple(names), [("a", "1")] * 5000, [(1, 0)] * 5000)
+    tracemalloc.start()
+    made = sheets.dataset_of([table])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8_000_000
+    assert run(made, sql_of(Query("sum", "Cost"))).rows == ((5000.0,),)
+    assert len(made.columns) == 32
+    whole = RawTable("w.csv", "", tuple(names), [tuple("1" * 300)], [(1, 0)])
+    assert len(sheets.dataset_of([whole]).columns) == sheets.MOST_COLUMNS
