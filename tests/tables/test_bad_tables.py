@@ -8,6 +8,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -245,3 +246,46 @@ def test_a_wide_header_over_short_rows_takes_no_more_memory_than_its_text() -> N
     assert len(made.columns) == 32
     whole = RawTable("w.csv", "", tuple(names), [tuple("1" * 300)], [(1, 0)])
     assert len(sheets.dataset_of([whole]).columns) == sheets.MOST_COLUMNS
+
+
+def some_tables(count: int, width: int) -> list[RawTable]:
+    """Tables that share half of their names, and are not alike."""
+    half = range(width // 2)
+    return [
+        RawTable(
+            f"{number}.csv",
+            "",
+            (*(f"c{place}" for place in half), *(f"{number} {place}" for place in half)),
+            [("x", str(number))],
+            [(1, 0)],
+        )
+        for number in range(count)
+    ]
+
+
+def test_the_time_for_tables_grows_with_their_number() -> None:
+    for width in (4, 40):
+        tables = some_tables(4000, width)
+        began = time.process_time()
+        for table in tables:
+            sheets.dataset_of([table])
+        alone = time.process_time() - began
+        began = time.process_time()
+        assert len(datasets(tables)) == 4000
+        assert time.process_time() - began < 3 * alone
+
+
+def test_of_a_document_so_many_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets, "MOST_TABLES", 3)
+    text = "\n".join(f"a{n} | b{n}\nx | {n}" for n in range(5))
+    spans = tuple(TableSpan(14 * n, 14 * n + 13, (f"a{n}", f"b{n}")) for n in range(5))
+    made = list(raw_tables(Document("d", "d", "d", (Page(1, text),), tables=spans)))
+    assert [table.names for table in made] == [("a0", "b0"), ("a1", "b1"), ("a2", "b2")]
+    assert made[2].rows == [("x", "2")]
+
+
+def test_tables_with_most_names_in_common_are_one_however_many_there_are() -> None:
+    tables = some_tables(200, 40)
+    again = [replace(table, names=(*table.names[:-1], "other")) for table in tables]
+    made = datasets([*tables, *again, *tables])
+    assert [len(dataset.tables) for dataset in made] == [3] * 200
