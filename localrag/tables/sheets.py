@@ -419,6 +419,7 @@ def _are_codes(texts: Sequence[str]) -> bool:
 
 def _database(dataset: Dataset) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA temp_store = MEMORY")  # sorting writes no cell in clear on a disk
     kinds = {"number": "REAL", "money": "REAL"}
     parts = [
         f'"{column.key}" {kinds.get(column.kind, "TEXT COLLATE NOCASE")}'

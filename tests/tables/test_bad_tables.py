@@ -289,3 +289,22 @@ def test_tables_with_most_names_in_common_are_one_however_many_there_are() -> No
     again = [replace(table, names=(*table.names[:-1], "other")) for table in tables]
     made = datasets([*tables, *again, *tables])
     assert [len(dataset.tables) for dataset in made] == [3] * 200
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="files without a name are seen there"
+)
+def test_sorting_writes_no_cell_on_a_disk() -> None:
+    rows = [(f"{number:06} " + "x" * 1000,) for number in range(20_000)]
+    made = sheets.dataset_of([RawTable("a.csv", "", ("Name",), rows, [(1, 0)] * len(rows))])
+    files = set[str]()
+    cells = made.connection()
+    for order in (
+        "SELECT DISTINCT Name || 'y' FROM data",
+        "SELECT Name FROM data ORDER BY Name || 'y'",
+    ):
+        for _ in cells.execute(order):
+            links = list(Path("/proc/self/fd").iterdir())
+            files |= {str(link.readlink()) for link in links if link.is_symlink()}
+            break
+    assert not [name for name in files if "etilqs" in name]
