@@ -21,7 +21,7 @@ from localrag.errors import LibraryError, UsageError
 from localrag.library.library import Library
 from localrag.presentation.computed import computed_lines
 from localrag.presentation.tables import total_lines
-from localrag.tables import sheets
+from localrag.tables import query, sheets
 from localrag.tables.documents import Work, cell_key, fill, select
 from localrag.tables.formulation import compute
 from localrag.tables.query import Query, run, sql_of
@@ -308,3 +308,24 @@ def test_sorting_writes_no_cell_on_a_disk() -> None:
             files |= {str(link.readlink()) for link in links if link.is_symlink()}
             break
     assert not [name for name in files if "etilqs" in name]
+
+
+def long_cells(count: int) -> Dataset:
+    rows = [(f"{number} " + "x" * 1000, str(number)) for number in range(count)]
+    return sheets.dataset_of([RawTable("a.csv", "", ("Name", "Note"), rows, [(1, 0)] * count)])
+
+
+def test_a_query_that_takes_too_much_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "MOST_MEMORY", 50 << 20)
+    wide = "a.Name || b.Name || c.Name"
+    began = time.monotonic()
+    result = run(long_cells(100), f"SELECT COUNT(DISTINCT {wide}) FROM data a, data b, data c")
+    assert result.error == "interrupted"
+    assert time.monotonic() - began < query.SECONDS / 2
+
+
+def test_bytes_are_counted_as_characters_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "MOST_CHARACTERS", 10_000)
+    for name in ("Name", "CAST(Name AS BLOB)"):
+        result = run(long_cells(100), f"SELECT {name} FROM data")
+        assert (result.cut_short, len(result.rows)) == (True, 9)
