@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from scripted_llm import ScriptedLLM
 
+from localrag.errors import BackendError
 from localrag.models.llms.choices import LogitChooser
 from localrag.presentation.computed import computed_json, computed_lines
 from localrag.tables.formulation import compute, form_schema
@@ -150,6 +151,14 @@ def test_what_is_no_form_is_no_answer(reply: str) -> None:
     llm = ScriptedLLM([reply, "SELECT COUNT(*) FROM data"])
     computed = compute("How many?", dataset(COSTS), llm)
     assert computed.doubt == "no query"
+
+
+def test_a_form_that_the_backend_refuses_is_no_answer() -> None:
+    refusal = BackendError("llama.cpp does not accept the grammar.")
+    computed = compute("How many?", dataset(COSTS), ScriptedLLM([refusal, "SELECT 1 FROM data"]))
+    assert computed.doubt == "no query"
+    with pytest.raises(BackendError):
+        compute("How many?", dataset(COSTS), ScriptedLLM([refusal, refusal]))
 
 
 def test_different_currencies_are_never_added_up() -> None:
