@@ -37,7 +37,7 @@ SECONDS = 10.0
 """The longest time of one query."""
 MOST_RESULTS = 1000
 MOST_CHARACTERS = 4_000_000
-"""Of all rows together; a byte of a blob is one."""
+"""Of all rows together, blobs as text."""
 MOST_MEMORY = 512 << 20
 """Bytes by which the process may grow during a query: SQLite's own limit is for all connections."""
 _STEPS = 1000
@@ -165,8 +165,9 @@ def run(dataset: Dataset, sql: str) -> QueryResult:
     rows: list[tuple[object, ...]] = []
     cut_short, length = False, 0
     try:
-        for row in connection.execute(sql):
-            length += sum(len(value) for value in row if isinstance(value, str | bytes))
+        for values in connection.execute(sql):
+            row = tuple(str(v, errors="replace") if isinstance(v, bytes) else v for v in values)
+            length += sum(len(value) for value in row if isinstance(value, str))
             if len(rows) == MOST_RESULTS or length > MOST_CHARACTERS:
                 cut_short = True
                 break
