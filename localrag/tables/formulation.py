@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from localrag.errors import BackendError
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
 from localrag.models.llms.structured import object_schema
@@ -283,7 +284,10 @@ def _filled(
 ) -> Query | None:
     messages = _asked("table_query", question, dataset, described(dataset, columns), language)
     options = Options(max_tokens=_REPLY, schema=form_schema(columns), keep=len(messages) - 1)
-    return query_in(llm.complete(messages, options).text, columns)
+    try:
+        return query_in(llm.complete(messages, options).text, columns)
+    except BackendError:  # of the form alone: a backend that fails does so at the SQL, too
+        return None
 
 
 def form_schema(columns: Sequence[SheetColumn]) -> Mapping[str, object]:

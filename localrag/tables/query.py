@@ -37,9 +37,11 @@ SECONDS = 10.0
 """The longest time of one query."""
 MOST_RESULTS = 1000
 MOST_CHARACTERS = 4_000_000
-"""Of all rows together."""
-_STEPS = 10_000
-"""Steps of SQLite's machine between two looks at the clock."""
+"""Of all rows together, blobs as text."""
+MOST_MEMORY = 512 << 20
+"""Bytes by which the process may grow during a query: SQLite's own limit is for all connections."""
+_STEPS = 1000
+"""Steps of SQLite's machine between two looks at clock and memory: one may make 1 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +156,17 @@ def _literal(value: str | float) -> str:
 
 def run(dataset: Dataset, sql: str) -> QueryResult:
     """What a query gives; a query that is wrong, or takes too long, gives its error."""
+    import psutil
+
     connection = dataset.connection()
-    until = time.monotonic() + SECONDS
-    connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+    memory = psutil.Process().memory_info
+    until, most = time.monotonic() + SECONDS, memory().rss + MOST_MEMORY
+    connection.set_progress_handler(lambda: time.monotonic() > until or memory().rss > most, _STEPS)
     rows: list[tuple[object, ...]] = []
     cut_short, length = False, 0
     try:
-        for row in connection.execute(sql):
+        for values in connection.execute(sql):
+            row = tuple(str(v, errors="replace") if isinstance(v, bytes) else v for v in values)
             length += sum(len(value) for value in row if isinstance(value, str))
             if len(rows) == MOST_RESULTS or length > MOST_CHARACTERS:
                 cut_short = True

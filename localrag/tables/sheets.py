@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from localrag.documents.tables import CELL_BREAK, cells
@@ -34,8 +35,16 @@ COUNTED = 0.7
 MOST_ROWS = 1_048_576
 """Of sheets that are read as one: as many as a sheet of Excel can have."""
 MOST_COLUMNS = 200
+_SPARSE = 4
+"""Columns for each cell that a row has on average, from `_FEW_COLUMNS` on: a header of hundreds of
+names above rows of one cell would take thousands of times the memory of its text."""
+_FEW_COLUMNS = 32
+MOST_TABLES = 2000
+"""Of a document; more are no tables that anybody counts over."""
 _SHARED = 0.6
 """The share of columns that sheets have in common which are read as one."""
+_SHARING = 16
+"""Groups of tables that the name of a column leads to, and that a table is compared with."""
 
 _TOTAL = re.compile(
     r"(?:grand |sub-?)?totals?\b.{0,20}|sum|(?:in )?all|overall|altogether|averages?|mean"
@@ -44,7 +53,7 @@ _TOTAL = re.compile(
 )
 """The first words of a row that adds up others: "Total", "合计"."""
 _NAME = re.compile(r"[^\w]+")
-_BEGINS_WITH_NUMBER = re.compile(r"\s*([-+−]?[$£€¥]?\s*\d[\d,]*(?:\.\d+)?)(?![\d:/–-])")
+_BEGINS_WITH_NUMBER = re.compile(r"\s*+([-+−]?[$£€¥]?\s*+\d[\d,]{0,63}(?:\.\d+)?)(?![\d:/–-])")
 """A number in front of other signs: "12,345 (2nd)", not "3-1" nor "12:30"."""
 
 
@@ -143,6 +152,10 @@ class Dataset:
 
 def raw_tables(document: Document, document_id: str = "") -> Iterator[RawTable]:
     """The tables of a document that have names and rows; a table that goes on is one."""
+    return islice(_raw_tables(document, document_id), MOST_TABLES)
+
+
+def _raw_tables(document: Document, document_id: str) -> Iterator[RawTable]:
     text = document.text
     starts, labels = [], []
     offset = 0
@@ -152,18 +165,15 @@ def raw_tables(document: Document, document_id: str = "") -> Iterator[RawTable]:
         offset += len(page.text) + 1
     pending: RawTable | None = None
     for span in document.tables:
-        place = sum(1 for start in starts if start <= span.start) - 1
+        place = bisect_right(starts, span.start) - 1
         label = labels[place] if labels else ""
         rows, places, totals = _rows_of(text, span.start, span.end, span.header, span.header_rows)
         names = _names(span.header, rows)
         made = RawTable(document.source, label, names, rows, places, totals, document_id)
         if pending and not span.header_rows and pending.names == names:
-            pending = RawTable(
-                *(pending.source, pending.sheet, pending.names, pending.rows + made.rows),
-                pending.places + made.places,
-                pending.totals + made.totals,
-                document_id,
-            )
+            pending.rows.extend(made.rows)
+            pending.places.extend(made.places)
+            pending = replace(pending, totals=pending.totals + made.totals)
             continue
         if pending:
             yield pending
@@ -216,12 +226,29 @@ def _names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[str, .
 def datasets(tables: Iterable[RawTable]) -> list[Dataset]:
     """The tables as typed rows: those that share their columns together, as one."""
     groups: list[list[RawTable]] = []
+    names_of: list[frozenset[str]] = []
+    same: dict[frozenset[str], int] = {}
+    having: defaultdict[str, list[int]] = defaultdict(list)
     for table in tables:
-        group = next((group for group in groups if _alike(group[0].names, table.names)), None)
-        if group is None:
-            groups.append([table])
-        else:
-            group.append(table)
+        names = frozenset(filter(None, table.names))
+        number = same.get(names)
+        if number is None:
+            weights = Counter[int]()
+            for name in names:
+                for sharing in having[name]:
+                    weights[sharing] += _SHARING // len(having[name])  # a rare name tells more
+            likely = (group for group, _ in weights.most_common(_SHARING))
+            alike = (group for group in likely if _alike(names, names_of[group]))
+            number = min(alike, default=len(groups))
+        if number == len(groups):
+            groups.append([])
+            names_of.append(names)
+            if len(names) > 1:
+                same[names] = number
+            for name in names:
+                if len(having[name]) < _SHARING:
+                    having[name].append(number)
+        groups[number].append(table)
     return [dataset_of(group) for group in groups]
 
 
@@ -236,24 +263,20 @@ def expect_few_rows(dataset: Dataset) -> None:
         )
 
 
-def _alike(names: Sequence[str], other: Sequence[str]) -> bool:
-    some, more = set(filter(None, names)), set(filter(None, other))
-    shared = len(some & more)
-    return shared >= 2 and shared >= _SHARED * max(len(some), len(more))
+def _alike(names: frozenset[str], other: frozenset[str]) -> bool:
+    shared = len(names & other)
+    return shared >= 2 and shared >= _SHARED * max(len(names), len(other))
 
 
 def dataset_of(group: Sequence[RawTable]) -> Dataset:
     """Tables with the same columns as one; of several, the file and the sheet are columns."""
-    names = list(dict.fromkeys(name for table in group for name in _told_apart(table.names)))
-    by_name: dict[str, list[str]] = {name: [] for name in names}
-    for table in group:
-        own = _told_apart(table.names)
-        places = {name: place for place, name in enumerate(own)}
-        for name in names:
-            place = places.get(name)
-            by_name[name] += (
-                row[place] if place is not None and place < len(row) else "" for row in table.rows
-            )
+    places = [
+        {name: place for place, name in enumerate(_told_apart(table.names))} for table in group
+    ]
+    names = dict.fromkeys(name for places_of in places for name in places_of)
+    count = sum(len(table.rows) for table in group)
+    filled = sum(len(row) for table in group for row in table.rows)
+    most = min(MOST_COLUMNS, max(_FEW_COLUMNS, _SPARSE * filled // max(1, count)))
     sources = tuple(dict.fromkeys(table.source for table in group))
     sheets = tuple(dict.fromkeys(table.sheet for table in group))
     added: dict[str, list[str]] = {}  # names, also where they are numbers: "2025.csv"
@@ -264,7 +287,13 @@ def dataset_of(group: Sequence[RawTable]) -> Dataset:
     taken: set[str] = {"data", "row", "rowid"}
     columns: list[SheetColumn] = []
     typed: list[list[object]] = []
-    for name, texts in list(by_name.items())[:MOST_COLUMNS]:
+    for name in islice(names, most):
+        texts = [
+            row[place] if place is not None and place < len(row) else ""
+            for table, places_of in zip(group, places, strict=True)
+            for place in [places_of.get(name)]
+            for row in table.rows
+        ]
         for column, values in _typed_columns(name, texts, taken):
             columns.append(column)
             typed.append(values)
@@ -390,6 +419,7 @@ def _are_codes(texts: Sequence[str]) -> bool:
 
 def _database(dataset: Dataset) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA temp_store = MEMORY")  # sorting writes no cell in clear on a disk
     kinds = {"number": "REAL", "money": "REAL"}
     parts = [
         f'"{column.key}" {kinds.get(column.kind, "TEXT COLLATE NOCASE")}'

@@ -29,7 +29,7 @@ _SIGNS = "|".join(sorted(map(re.escape, _CURRENCIES), key=len, reverse=True))
 _MONEY_BEFORE = re.compile(rf"(?<![a-z])({_SIGNS})\s*$", re.IGNORECASE)
 """A currency before its amount: "GBP " in "GBP 240"."""
 _MONEY_BEHIND = re.compile(
-    rf"\s*(?:million|billion|thousand|[百千万亿]+)?\s*({_SIGNS})(?![a-z])", re.IGNORECASE
+    rf"\s*+(?:million|billion|thousand|[百千万亿]+)?\s*+({_SIGNS})(?![a-z])", re.IGNORECASE
 )
 """A currency behind its amount: " euros" in "690 euros", "万元" in "5万元"."""
 _UNIT_OF_NAME = re.compile(rf"(?<![a-z])({_SIGNS})(?![a-z])", re.IGNORECASE)
@@ -56,13 +56,15 @@ _NO = re.compile(
 _SEPARATED = re.compile(r"[+-]?\d{1,3}(?:(?P<group>[,. '’\u00a0\u202f，])\d{3})+(?:[.,]\d+)?")
 """An amount with separators of thousands: "1,234.50", "1.234,50", "1 234"."""
 _NUMERIC = re.compile(
-    rf"\s*(?P<open>[(（])?\s*(?P<sign>[-+−–])?\s*(?P<before>{_SIGNS})?\s*(?P<inner>[-−])?"
-    r"(?P<digits>\d[\d.,'’ \u00a0\u202f，]*|[.,]\d+)"
-    rf"\s*(?P<scale>[万亿千]|million|billion|[km](?![a-z]))?\s*(?P<behind>{_SIGNS}|[%％‰])?"
-    r"\s*(?P<close>[)）])?\s*",
+    rf"\s*+(?P<open>[(（])?\s*+(?P<sign>[-+−–])?\s*+(?P<before>{_SIGNS})?\s*+(?P<inner>[-−])?"
+    r"(?P<digits>\d[\d.,'’ \u00a0\u202f，]*+|[.,]\d+)"
+    rf"\s*+(?P<scale>[万亿千]|million|billion|[km](?![a-z]))?\s*+(?P<behind>{_SIGNS}|[%％‰])?"
+    r"\s*+(?P<close>[)）])?\s*+",
     re.IGNORECASE,
 )
 """The whole of a cell that holds a number: "(1,234.50)", "£12", "3.5%", "12 万元"."""
+_LONGEST_NUMBER = 64
+"""Characters of a cell; what is longer is text, and of hundreds of digits no float can be made."""
 _PLAIN = re.compile(r"([£$€¥])?(-?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?)")
 """What most numbers look like: "-1,234.5", "£12"."""
 _DIGIT = re.compile(r"\d")
@@ -222,6 +224,8 @@ def number_in(cell: str, *, comma: bool = False) -> Value | None:
 
 def amount_in(cell: str, *, comma: bool = False) -> tuple[float, str] | None:
     """The same as a number and its unit, for many cells."""
+    if len(cell) > _LONGEST_NUMBER:
+        return None
     if not comma and (plain := _PLAIN.fullmatch(cell)):
         number = float(plain[2].replace(",", ""))
         return number, _CURRENCIES[plain[1]] if plain[1] else ""

@@ -17,6 +17,7 @@ from localrag.errors import BackendError, ContextOverflowError, UsageError
 from localrag.models.llms.base import Options
 from localrag.models.llms.llama_cpp.context import BATCH
 from localrag.models.llms.llama_cpp.model import LlamaCppModel, Speed
+from localrag.models.llms.structured import object_schema
 from localrag.types import Message
 
 pytestmark = pytest.mark.models("smollm2-135m-instruct-q4", "qwen2.5-coder-1.5b-instruct-q4")
@@ -218,6 +219,23 @@ def test_a_schema_holds_the_output(small: LlamaCppModel) -> None:
     value = json.loads(done.text)
     assert isinstance(value["year"], int)
     assert value["oil"] in ("rapeseed", "olive")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Screen 24" Dell',
+        "C:\\new\\u0041",
+        "两\n行\t",
+        "é 😀",
+        'x" | [a-z]+ #',
+        '"\nroot ::= "evil"',
+    ],
+)
+def test_any_text_may_stand_in_a_schema(small: LlamaCppModel, text: str) -> None:
+    schema = object_schema(**{text: {"enum": [text]}})
+    reply = small.complete(chat("?"), Options(max_tokens=80, schema=schema)).text
+    assert json.loads(reply) == {text: text}
 
 
 def test_an_impossible_schema_is_an_error(small: LlamaCppModel) -> None:

@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,12 +21,12 @@ from localrag.errors import LibraryError, UsageError
 from localrag.library.library import Library
 from localrag.presentation.computed import computed_lines
 from localrag.presentation.tables import total_lines
-from localrag.tables import sheets
+from localrag.tables import query, sheets
 from localrag.tables.documents import Work, cell_key, fill, select
 from localrag.tables.formulation import compute
 from localrag.tables.query import Query, run, sql_of
 from localrag.tables.records import Begun, CellDone, Column, NotKept, Reply, Table
-from localrag.tables.sheets import Dataset, datasets, raw_tables
+from localrag.tables.sheets import Dataset, RawTable, datasets, raw_tables
 from localrag.types import Citation, Document, Page, TableSpan
 
 COSTS = Column("What does it cost?", "money")
@@ -230,3 +232,101 @@ def test_headers_that_are_empty_or_alike_are_told_apart() -> None:
     assert [column.name for column in made.columns] == ["Item", "Cost", "Cost 2", "column 4"]
     assert [column.key for column in made.columns] == ["Item", "Cost", "Cost_2", "column_4"]
     assert run(made, sql_of(Query("sum", "Cost_2"))).rows == ((6.0,),)
+
+
+def test_a_wide_header_over_short_rows_takes_no_more_memory_than_its_text() -> None:
+    names = ["Item", "Cost", *(f"n{number}" for number in range(2000))]
+    table = RawTable("w.csv", "", tuple(names), [("a", "1")] * 5000, [(1, 0)] * 5000)
+    tracemalloc.start()
+    made = sheets.dataset_of([table])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8_000_000
+    assert run(made, sql_of(Query("sum", "Cost"))).rows == ((5000.0,),)
+    assert len(made.columns) == 32
+    whole = RawTable("w.csv", "", tuple(names), [tuple("1" * 300)], [(1, 0)])
+    assert len(sheets.dataset_of([whole]).columns) == sheets.MOST_COLUMNS
+
+
+def some_tables(count: int, width: int) -> list[RawTable]:
+    """Tables that share half of their names, and are not alike."""
+    half = range(width // 2)
+    return [
+        RawTable(
+            f"{number}.csv",
+            "",
+            (*(f"c{place}" for place in half), *(f"{number} {place}" for place in half)),
+            [("x", str(number))],
+            [(1, 0)],
+        )
+        for number in range(count)
+    ]
+
+
+def test_the_time_for_tables_grows_with_their_number() -> None:
+    for width in (4, 40):
+        tables = some_tables(4000, width)
+        began = time.process_time()
+        for table in tables:
+            sheets.dataset_of([table])
+        alone = time.process_time() - began
+        began = time.process_time()
+        assert len(datasets(tables)) == 4000
+        assert time.process_time() - began < 3 * alone
+
+
+def test_of_a_document_so_many_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets, "MOST_TABLES", 3)
+    text = "\n".join(f"a{n} | b{n}\nx | {n}" for n in range(5))
+    spans = tuple(TableSpan(14 * n, 14 * n + 13, (f"a{n}", f"b{n}")) for n in range(5))
+    made = list(raw_tables(Document("d", "d", "d", (Page(1, text),), tables=spans)))
+    assert [table.names for table in made] == [("a0", "b0"), ("a1", "b1"), ("a2", "b2")]
+    assert made[2].rows == [("x", "2")]
+
+
+def test_tables_with_most_names_in_common_are_one_however_many_there_are() -> None:
+    tables = some_tables(200, 40)
+    again = [replace(table, names=(*table.names[:-1], "other")) for table in tables]
+    made = datasets([*tables, *again, *tables])
+    assert [len(dataset.tables) for dataset in made] == [3] * 200
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="files without a name are seen there"
+)
+def test_sorting_writes_no_cell_on_a_disk() -> None:
+    rows = [(f"{number:06} " + "x" * 1000,) for number in range(20_000)]
+    made = sheets.dataset_of([RawTable("a.csv", "", ("Name",), rows, [(1, 0)] * len(rows))])
+    files = set[str]()
+    cells = made.connection()
+    for order in (
+        "SELECT DISTINCT Name || 'y' FROM data",
+        "SELECT Name FROM data ORDER BY Name || 'y'",
+    ):
+        for _ in cells.execute(order):
+            links = list(Path("/proc/self/fd").iterdir())
+            files |= {str(link.readlink()) for link in links if link.is_symlink()}
+            break
+    assert not [name for name in files if "etilqs" in name]
+
+
+def long_cells(count: int) -> Dataset:
+    rows = [(f"{number} " + "x" * 1000, str(number)) for number in range(count)]
+    return sheets.dataset_of([RawTable("a.csv", "", ("Name", "Note"), rows, [(1, 0)] * count)])
+
+
+def test_a_query_that_takes_too_much_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "MOST_MEMORY", 50 << 20)
+    wide = "a.Name || b.Name || c.Name"
+    began = time.monotonic()
+    result = run(long_cells(100), f"SELECT COUNT(DISTINCT {wide}) FROM data a, data b, data c")
+    assert result.error == "interrupted"
+    assert time.monotonic() - began < query.SECONDS / 2
+
+
+def test_bytes_are_counted_as_characters_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "MOST_CHARACTERS", 10_000)
+    for name in ("Name", "CAST(Name AS BLOB)"):
+        result = run(long_cells(100), f"SELECT {name} FROM data")
+        assert (result.cut_short, len(result.rows)) == (True, 9)
+        assert str(result.rows[0][0]).startswith("0 xxx")  # JSON has no bytes

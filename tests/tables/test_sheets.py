@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 
 import pytest
 from scripted_llm import ScriptedLLM
 
+from localrag.errors import BackendError
 from localrag.models.llms.choices import LogitChooser
 from localrag.presentation.computed import computed_json, computed_lines
 from localrag.tables.formulation import compute, form_schema
 from localrag.tables.plan import Scope, fitting, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_in, sql_of
-from localrag.tables.sheets import Dataset, datasets, raw_tables
+from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, raw_tables
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Document, Page, TableSpan
 
@@ -151,6 +153,14 @@ def test_what_is_no_form_is_no_answer(reply: str) -> None:
     assert computed.doubt == "no query"
 
 
+def test_a_form_that_the_backend_refuses_is_no_answer() -> None:
+    refusal = BackendError("llama.cpp does not accept the grammar.")
+    computed = compute("How many?", dataset(COSTS), ScriptedLLM([refusal, "SELECT 1 FROM data"]))
+    assert computed.doubt == "no query"
+    with pytest.raises(BackendError):
+        compute("How many?", dataset(COSTS), ScriptedLLM([refusal, refusal]))
+
+
 def test_different_currencies_are_never_added_up() -> None:
     bills = sheet("b.csv", [("Firm", "Amount"), ("A", "£5"), ("B", "€7"), ("C", "£1")])
     llm = ScriptedLLM([form("sum", "Amount"), "SELECT SUM(Amount) FROM data"])
@@ -211,3 +221,13 @@ def test_whatever_a_model_calls_the_table_there_is_one(table: str) -> None:
     costs = dataset(COSTS)
     sql = sql_in(f"SELECT COUNT(*) FROM {table} WHERE Work = 'Repair'", costs)
     assert sql == "SELECT COUNT(*) FROM data WHERE Work = 'Repair'"
+
+
+def test_blanks_before_the_number_in_front_cost_no_time() -> None:
+    blanks = " " * 40_000
+    rows = [("Item", "Place"), *((f"item {n}", f"{n} (of all)") for n in range(9)), ("x", blanks)]
+    table = RawTable("a.csv", "", rows[0], [*rows[1:], ("y", f"{blanks}x")], [(1, 0)] * 11)
+    began = time.process_time()
+    made = dataset_of([table])
+    assert time.process_time() - began < 1
+    assert run(made, sql_of(Query("largest", "Place_number", "Place_number"))).rows == ((8.0,),)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from localrag.tables.records import ColumnKind
@@ -112,3 +114,15 @@ def test_a_date_in_figures_counts_where_its_day_shows_the_order() -> None:
     assert value.text == "2025-02-17"
     assert value_in("03/04/2025", "date") is None
     assert value_in("Either 17/02/2025 or 18/02/2025.", "date") is None
+
+
+@pytest.mark.parametrize("signs", [" " * 150, "1" + "\u00a0 " * 75 + "x", "(" + " " * 150 + "1x"])
+def test_blanks_in_a_cell_cost_no_time(signs: str) -> None:
+    began = time.process_time()
+    assert number_in(signs + "1 x") is None
+    assert number_in(signs[:60] + "1 x") is None
+    assert time.process_time() - began < 0.1
+
+
+def test_a_number_of_hundreds_of_digits_is_text() -> None:
+    assert number_in("9" * 400) is None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -360,10 +361,21 @@ def _files(disk: StatesOnDisk | None, kv_type: KVType, gpu_layers: int) -> State
 
 
 def _grammar(schema: Mapping[str, object]) -> str:
-    from llama_cpp.llama_grammar import json_schema_to_gbnf
+    from llama_cpp.llama_grammar import SchemaConverter
+
+    class Converter(SchemaConverter):
+        def _format_literal(self, literal: str) -> str:
+            # Theirs escapes no backslash: the quote in the cell `24" Dell`, which JSON writes with
+            # one, ended the literal, and what followed was read as grammar.
+            text = json.dumps(json.loads(literal), ensure_ascii=False)
+            return '"' + re.sub(r'[\\"]', r"\\\g<0>", text) + '"'
 
     try:
-        return str(json_schema_to_gbnf(json.dumps(schema)))
+        untyped: Any = Converter
+        converter = untyped(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+        plain = json.loads(json.dumps(schema))
+        converter.visit(converter.resolve_refs(plain, "stdin"), "")
+        return str(converter.format_grammar())
     except Exception as error:
         raise native.refused_grammar(repr(error)) from error
 
