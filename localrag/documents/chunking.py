@@ -11,11 +11,11 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise, takewhile
 from typing import NamedTuple, Protocol
 
-from localrag.documents.tables import BAR, CELL_BREAK, CUT_SHORT, shown_text, with_names
+from localrag.documents.tables import BAR, CELL_BREAK, CUT_SHORT, cells, shown_text, with_names
 from localrag.errors import ConfigError
 from localrag.text.sentences import split_sentences
 from localrag.types import PAGE_BREAK, Chunk, Columns, Document
@@ -36,6 +36,9 @@ _AT_ONCE = 4096
 
 _LONGEST_NAMES = (80, 40, 20)
 """Code points of a column's name: the first with which a row's names take half of a passage."""
+
+_FEW_NAMES = 256
+"""Names of columns that any passage may have, however short, and however few its rows reach."""
 
 _BREATHS = re.compile(r"[。！？!?，、；：,;:）)]+\s*")
 _SPACES = re.compile(r"\s+")
@@ -502,6 +505,9 @@ class _Source:
                 found[-1] = Columns(found[-1].start, last - start, names)
             else:
                 found.append(Columns(first - start, last - start, names))
+        # A thousand names beside each row of two cells would fill the disk.
+        if sum(len(run.names) for run in found) > max(_FEW_NAMES, end - start):
+            found = [_reached(run, self.text[start + run.start : start + run.end]) for run in found]
         return tuple(found)
 
     def shown(self, start: int, end: int) -> str:
@@ -590,6 +596,12 @@ def _shortened(names: tuple[str, ...], longest: int = _LONGEST_NAMES[0]) -> tupl
     return tuple(
         name if len(name) <= longest else name[: longest - 1].rstrip() + CUT_SHORT for name in names
     )
+
+
+def _reached(columns: Columns, rows: str) -> Columns:
+    """Without the names that no row has a cell for; what is shown of the rows stays the same."""
+    widest = max(len(cells(row)) for row in rows.split("\n"))
+    return replace(columns, names=columns.names[:widest])
 
 
 def _chunk_id(

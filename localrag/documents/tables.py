@@ -63,12 +63,13 @@ def _named(row: str, names: Sequence[str]) -> str:
     values = cells(row)
     if _is_header(values, names):
         return row
-    pairs = zip_longest(names, values, fillvalue="")
+    pairs = zip_longest(names[: len(values)], values, fillvalue="")
     return CELL_BREAK.join(f"{name}: {value}" if name else value for name, value in pairs if value)
 
 
 def _is_header(values: Sequence[str], names: Sequence[str]) -> bool:
     """Whether a line says the header or a part of it, also again, as at the top of a page."""
+    names = names[: len(values)]
     pairs = [pair for pair in zip_longest(values, names, fillvalue="") if pair[0]]
     if all(_says(value, name) and _same(value, name) for value, name in pairs):
         return bool(pairs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 
 from localrag.documents.formats.table import shown_name
 from localrag.messages import InterfaceLanguage, Say, phrase, speaker
@@ -42,6 +43,9 @@ _DECISIONS = {
 
 _MOST_NAMES = 4
 """Files of a plan that are named on its line."""
+
+_UNNAMED = "…"
+"""A file of a kept conversation, which does not have the names of files that were tried."""
 
 _STATES = {
     "found": "found",
@@ -155,10 +159,9 @@ def _decision(step: Step, say: Say) -> str:
     match step.kind:
         case "scope":
             return say("about all")
-        case "plan" if not values["files"]:
-            return say("no sheets or documents are surely meant")
         case "plan":
-            return _few(values["files"], say)
+            files = values.get("files", () if step.score is None else (_UNNAMED,))
+            return _few(files, say) if files else say("no sheets or documents are surely meant")
         case "columns":
             return _joined(values["questions"])
         case "compute" if values["sure"]:
@@ -174,7 +177,7 @@ def _decision(step: Step, say: Say) -> str:
         case "parts":
             return _joined(values["parts"])
         case "first asked":
-            return f"{values['asked']} → {values['name'] or '?'}"
+            return f"{values['asked']} → {values.get('name') or '?'}"
         case "answerable":
             return say("yes") if values["answer"] else say("no")
         case "write":
@@ -215,7 +218,7 @@ def _decision(step: Step, say: Say) -> str:
         values = {
             **values,
             "state": say(_STATES[str(values["state"])]),
-            "file": shown_name(str(values["file"])),
+            "file": shown_name(str(values.get("file", _UNNAMED))),
         }
     return say(_DECISIONS[step.kind], **values)
 
@@ -243,7 +246,7 @@ def _expansion(step: Step, say: Say) -> str:
             return " | ".join(queries) or say(
                 "no usable rewriting: only the question itself is searched"
             )
-    return str(step.values["passage"]) or say(
+    return str(step.values.get("passage", "")) or say(
         "no passage was written: only the question itself is searched"
     )
 
@@ -261,7 +264,7 @@ def _checked(step: Step, say: Say) -> str:
 
 
 def _disagreement(step: Step, say: Say) -> str:
-    pairs = zip(step.values["passages"], step.values["figures"], strict=True)  # type: ignore[arg-type]
+    pairs = zip_longest(step.values["passages"], step.values.get("figures", ()), fillvalue="")  # type: ignore[arg-type]
     return say(", ").join(f"[{number}] {figure}".strip() for number, figure in pairs)
 
 

@@ -6,7 +6,7 @@ Where people sign in, the database gives each their own alone.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -39,6 +39,7 @@ from localrag.types import (
     ScoredChunk,
     SelfRAGMetrics,
     Step,
+    StepKind,
     SupportedSentence,
 )
 
@@ -172,13 +173,46 @@ def _written(answer: Answer) -> str:
     return msgspec.json.encode(lean).decode()
 
 
+_GRADE = ("calibrated", "probability", "lacks", "part", "unread")
+
+_KEPT_VALUES: Mapping[StepKind, Collection[str]] = {
+    "scope": ("all",),
+    "columns": ("questions",),
+    "cell": ("state", "left"),
+    "compute": ("sure", "doubt"),
+    "filter": ("allowed", "total"),
+    "private": ("left_out",),
+    "expand": ("queries", "passage"),
+    "parts": ("parts", "missing"),
+    "first asked": ("asked",),
+    "retrieve": ("passages", "too_long"),
+    "rerank": ("reranker", "kept", "read"),
+    "answerable": ("answer", *_GRADE),
+    "write": ("passages", "cut_short"),
+    "check citations": ("cited", "removed", "added"),
+    "check sentences": ("checked", "unchecked", "unsupported", "asked"),
+    "disagreement": ("passages",),
+    "retrieval decision": ("needed", "close", "strict", *_GRADE),
+    "relevance": ("passage", "relevant", "fewer_words", *_GRADE),
+    "decides": ("passage", "decides"),
+    "support of a sentence": ("rating", *_GRADE),
+    "support": ("rating", *_GRADE),
+    "utility": _GRADE,
+    "choose": ("answer",),
+    "budget": ("skipped", "count"),
+    "instructions": ("left_out",),
+}
+"""Values of steps that are kept: numbers, grades, and texts that come from the question alone.
+
+A file that was tried need have nothing to do with the answer, and a query that settled nothing
+has values of its cells. Nothing of them would go with their document.
+"""
+
+
 def _without_texts(step: Step) -> Step:
     """A step without words and figures of passages that the answer need not cite."""
-    values = step.values
-    if step.kind == "disagreement":
-        values = {**values, "figures": ("",) * len(tuple(values["passages"]))}  # type: ignore[arg-type]
-    # A file that was tried need have nothing to do with the answer.
-    values = {name: values[name] for name in values.keys() - {"file", "files"}}
+    kept = _KEPT_VALUES.get(step.kind, ())
+    values = {name: value for name, value in step.values.items() if name in kept}
     return replace(step, left_out=(), values=values)
 
 

@@ -8,13 +8,14 @@ ever made of one.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from pathlib import PurePath, PurePosixPath
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 from localrag.documents.formats.table import attaches, shown_name, slashed
@@ -199,17 +200,17 @@ def _top(folders: list[str], shared: int) -> int:
 
 def _numbered(names: dict[str, str]) -> dict[str, str]:
     """With a number in what is still alike, which never is the name of another."""
-    taken, met = set(names.values()), set[str]()
+    taken, next_number = set(names.values()), dict[str, int]()
     for path, name in names.items():
-        if name not in met:
-            met.add(name)
+        if name not in next_number:
+            next_number[name] = 2
             continue
-        plain, number = PurePosixPath(name), 2
-        while name in taken:
-            name = str(plain.with_stem(f"{plain.stem} ({number})"))
-            number += 1
-        names[path] = name
-        taken.add(name)
+        stem, suffix = posixpath.splitext(name)
+        # From 2 again for each of them, thousands of files of one name would take minutes.
+        while (numbered := f"{stem} ({next_number[name]}){suffix}") in taken:
+            next_number[name] += 1
+        names[path] = numbered
+        taken.add(numbered)
     return names
 
 

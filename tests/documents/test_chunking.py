@@ -406,6 +406,25 @@ def test_tables_without_a_header_have_none_and_identities_tell() -> None:
     assert plain.id != named.id
 
 
+def test_a_passage_repeats_no_names_of_columns_that_its_rows_do_not_reach() -> None:
+    rows = [f"a{n} | {n}" for n in range(999)]
+    source = tabled([" | ".join(f"n{n}" for n in range(5000)), *rows])
+    for chunker in (SentenceChunker(count_characters, 300), WindowChunker(300, 0)):
+        chunks = chunker.chunk(source)
+        names = [name for chunk in chunks for run in chunk.columns for name in run.names]
+        assert len(names) < len(source.text)
+        assert "n0: a500 | n1: 500" in "\n".join(map(passage_text, chunks))
+
+
+@pytest.mark.parametrize(("width", "cells"), [(200, 2), (256, 1), (2000, 2000)])
+def test_passages_of_ordinary_sheets_keep_the_names_of_all_columns(width: int, cells: int) -> None:
+    """Whose identities depend on these: they stay as earlier versions made them."""
+    rows = [" | ".join(f"{n:04}"[:cells] for n in range(cells)) for _ in range(9)]
+    source = tabled([" | ".join(f"n{n}" for n in range(width)), *rows])
+    chunks = SentenceChunker(lambda texts: [1] * len(texts), 30_000).chunk(source)
+    assert {len(run.names) for chunk in chunks for run in chunk.columns} == {width}
+
+
 def test_a_passage_begins_with_the_title_of_its_document() -> None:
     pages = (Page(1, "Terms\nAt most 400,000. " + "It ends in May. " * 20),)
     lease = Document("l", "l.txt", "Lease, Ottway", pages, (Heading(0, 1, "Terms"),))

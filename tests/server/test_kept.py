@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -16,7 +16,8 @@ from server.test_own import events
 
 from localrag.library.catalogue.filters import Filter
 from localrag.server import history
-from localrag.types import Basis, Citation, ScoredChunk, Step
+from localrag.server.answers import told_step
+from localrag.types import Basis, Citation, Plain, ScoredChunk, Step, StepKind
 
 HISTORY = "/api/history"
 FOLLOW_UP = "And how many orchids does it have?"
@@ -167,6 +168,57 @@ def test_a_figure_that_the_answer_does_not_cite_is_not_kept(
     assert b"1912" not in bytes_on_disk(library.directory)
     (opened,) = http.get(f"{HISTORY}/{kept['conversation']}").json()["answers"]
     assert opened["answer"]["steps"][-1]["said"] == "[1], [2]"
+
+
+STEPS: dict[StepKind, dict[str, Plain]] = {
+    "scope": {"all": True},
+    "plan": {"files": ("Zwickel.csv",)},
+    "columns": {"questions": ("Who pays?",)},
+    "cell": {"file": "Zwickel.csv", "state": "found", "left": 2},
+    "compute": {"sure": False, "sql": "tenant = 'Zwickel'", "doubt": "nothing"},
+    "filter": {"allowed": 1, "total": 2},
+    "private": {"left_out": 1},
+    "expand": {"failed": "Zwickel is not there"},
+    "parts": {"missing": ("Who pays?",)},
+    "first asked": {"asked": "Who pays?", "name": "Zwickel"},
+    "retrieve": {"passages": 2},
+    "rerank": {"reranker": "bge", "kept": 1, "read": 2},
+    "answerable": {"answer": True, "calibrated": True, "probability": 0.9, "part": 1},
+    "write": {"passages": 1},
+    "check citations": {"cited": 1, "removed": 0, "added": 0},
+    "check sentences": {"checked": 1, "unchecked": 0, "unsupported": 0, "asked": 1},
+    "disagreement": {"passages": ("1", "2"), "figures": ("1907", "Zwickel")},
+    "retrieval decision": {"needed": True, "close": True},
+    "relevance": {"passage": 1, "relevant": True, "calibrated": False, "lacks": ("pays",)},
+    "decides": {"passage": 1, "decides": True},
+    "support of a sentence": {"rating": "no support"},
+    "support": {"rating": "no support"},
+    "utility": {"unread": True},
+    "choose": {"answer": 1},
+    "budget": {"skipped": "sentences", "count": 2},
+    "instructions": {"left_out": 1},
+}
+
+
+def test_a_conversation_keeps_no_words_of_documents_that_only_its_steps_have(
+    served: Served, http: httpx.Client
+) -> None:
+    assert set(STEPS) == set(get_args(StepKind))
+    library = served.engine.library
+    library.keep_history(on=True)
+    private = {"file", "files", "sql", "name", "figures", "failed"}
+    trace = [Step(kind, {**values, "new": "Zwickel"}, 0.5, 0.0) for kind, values in STEPS.items()]
+    told = answered("It was opened in 1907.", trace=tuple(trace))
+    kept = history.keep(library, "When?", told, "en", "", 0)
+    assert kept is not None
+    assert b"Zwickel" not in bytes_on_disk(library.directory)
+    (opened,) = http.get(f"{HISTORY}/{kept['conversation']}").json()["answers"]
+    assert "Zwickel" not in str(opened)
+    for step, record in zip(trace, opened["answer"]["steps"], strict=True):
+        if step.values.keys() & private:
+            assert record["said"]
+        else:
+            assert record == told_step(step, "en")
 
 
 def test_what_is_deleted_is_gone(served: Served, http: httpx.Client) -> None:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import httpx
 import pymupdf
 import pytest
+from documents.test_linear_time import assert_linear
 from server.conftest import TOKEN, Served, running
 from starlette.routing import Match, Route
 
@@ -50,6 +51,21 @@ def test_a_file_goes_by_its_name() -> None:
         "/srv/a/tea.pdf": "tea.pdf",
         "/srv/a/b/garden.pdf": "garden.pdf",
     }
+
+
+@pytest.mark.parametrize("name", ["report.txt", f"{'r' * 246}.txt"])
+def test_many_files_of_one_name_are_numbered_in_linear_time(name: str) -> None:
+    def numbered(count: int) -> None:
+        names = own_names(f"/home/u{number}/{name}" for number in range(count)).values()
+        stem = name.removesuffix(".txt")
+        assert set(names) == {name, *(f"{stem} ({n}).txt" for n in range(2, count + 1))}
+
+    assert_linear(lambda count: lambda: numbered(count), 2500)
+
+
+def test_files_without_a_name_are_told_apart_too() -> None:
+    names = own_names(["/home/a/", "/home/b/", "/home/a/.x", "/home/b/.x", "C:/", "D:/"])
+    assert len(set(names.values())) == 6
 
 
 URLS = (
