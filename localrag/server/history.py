@@ -194,6 +194,8 @@ _KEPT_VALUES: Mapping[StepKind, Collection[str]] = {
     "disagreement": ("passages",),
     "retrieval decision": ("needed", "close", "strict", *_GRADE),
     "relevance": ("passage", "relevant", "fewer_words", *_GRADE),
+    "draft": ("passage",),
+    "says": ("passage", "says"),
     "decides": ("passage", "decides"),
     "support of a sentence": ("rating", *_GRADE),
     "support": ("rating", *_GRADE),

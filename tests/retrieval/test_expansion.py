@@ -60,7 +60,9 @@ def test_queries_are_fused_with_the_question_counted_twice() -> None:
 
 def test_first_everywhere_has_score_one() -> None:
     inner = FixedRetriever({QUESTION: [1], "a?": [1], "b?": [1]})
-    retriever = MultiQueryRetriever(inner, ScriptedLLM([rewritten("a?", "b?")], rewords=True), lambda _: None)
+    retriever = MultiQueryRetriever(
+        inner, ScriptedLLM([rewritten("a?", "b?")], rewords=True), lambda _: None
+    )
     assert retriever.retrieve(QUESTION, 5)[0].score == pytest.approx(1.0)
 
 
@@ -70,7 +72,9 @@ def test_first_everywhere_has_score_one() -> None:
 def test_a_model_of_no_use_leaves_the_plain_search_and_a_note(reply: str | Exception) -> None:
     inner, steps = FixedRetriever({QUESTION: [1, 2]}), list[Step]()
     plain = inner.retrieve(QUESTION, 9)
-    hits = MultiQueryRetriever(inner, ScriptedLLM([reply], rewords=True), steps.append).retrieve(QUESTION, 9)
+    hits = MultiQueryRetriever(inner, ScriptedLLM([reply], rewords=True), steps.append).retrieve(
+        QUESTION, 9
+    )
     assert hits == plain
     (step,) = steps
     assert "only the question itself is searched" in decision(step, "en")
