@@ -163,6 +163,9 @@ class Language:
     support_shift: float = 0.0
     """Added to the log odds of a share of support, so that one threshold serves all languages
     (`benchmarks/self_rag.md`)."""
+    said_from: float = 1.0
+    """Share from which on a passage says what was drafted from it, and what is asked; 1: no draft
+    is tried. In English what the starter says of right and of wrong drafts does not differ."""
     decides_from: float = 0.95
     """Probability from which on a passage says yes or no to a question."""
 

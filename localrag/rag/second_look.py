@@ -4,7 +4,8 @@ People ask in words that the document does not have, and the grade of the right 
 what a first look asks then: .45 to .65 in spoken Chinese, where .68 is asked. So the search is
 tried once more in the model's words, and from the likeliest passage an answer is drafted. Whether
 the passage says that, or nothing of what is asked, parts right passages from wrong ones better than
-whether it holds "the exact answer" (`benchmarks/log/2026-11.md`, 2026-11-26, "a second look").
+whether it holds "the exact answer". In English it does not, so there is no second look there
+(`benchmarks/log/2026-11.md`, 2026-11-26, "a second look").
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from localrag.languages import LANGUAGES
 from localrag.rag.base import Toolkit, timed
 from localrag.rag.grading import Grader, Reading, as_read
 from localrag.rag.reading import Evidence, PassageReader
@@ -23,8 +25,6 @@ from localrag.types import ScoredChunk, Step
 
 DOUBTFUL = 0.3
 """Grade from which on a draft is worth its seconds."""
-SAID = 0.68
-"""From this share on a passage says what its draft does, and what is asked."""
 MOST_NEW = 3
 """Passages that are read of those that other words bring."""
 _DEEP = 60
@@ -45,6 +45,8 @@ def look_again(
     Raises `GenerationError` from the model.
     """
     language = answer_language(question)
+    if LANGUAGES[language].said_from >= 1:
+        return None, chunks
     new = yield from _in_other_words(question, chunks, tools)
     passages, reader.doubtful = [*chunks, *new], dict(doubtful)
     for number in range(len(chunks) + 1, len(passages) + 1):
@@ -93,7 +95,7 @@ def _draft(
         return ""
     reading = Reading(answer_language(question), (passage,))
     share, seconds = timed(partial(grader.says, question, text, reading))
-    held = share >= SAID
+    held = share >= LANGUAGES[reading.language].said_from
     if held:
         lacks, _ = tools.asked(question).missing(as_read(passage))
         held = mentioned(grader, lacks, reading) >= MENTIONED
