@@ -166,7 +166,7 @@ def test_a_draft_that_refuses_or_leaves_out_what_is_asked_is_none() -> None:
     question = "茶室周日开到几点？"
     llm = ScriptedLLM(["文档中没有说明。"], [DOUBTFUL])
     assert not run(pipeline(llm, texts=[TEA], k=1), question).grounded
-    llm = ScriptedLLM(["六点关门。"], [DOUBTFUL, *SAYS], unmentioned=("周日",))
+    llm = ScriptedLLM(["六点关门。"], [DOUBTFUL, *SAYS], unmentioned=("周日", "几点"))
     assert not run(pipeline(llm, texts=[TEA], k=1), question).grounded
 
 
