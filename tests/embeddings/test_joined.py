@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,8 +95,11 @@ def test_each_model_and_the_weight_are_in_the_fingerprint() -> None:
 
 
 @pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8")
-def test_a_new_library_has_the_english_model_beside_the_starters() -> None:
-    models = factory.make_models()
+def test_a_new_library_has_the_english_model_beside_the_starters(
+    models_dir: Callable[[str], Path],
+) -> None:
+    models_dir("bge-small-en-v1.5-int8")
+    models = ModelStore(models_dir("use-multilingual-v3").parent)
     name = factory.embedding_name(Settings(), models)
     assert name == "use-multilingual-v3+bge-small-en-v1.5-int8"
     assert models.knows(name)
@@ -111,6 +115,6 @@ def test_a_new_library_has_the_english_model_beside_the_starters() -> None:
     assert factory.make_embedder(alone, models).dimension == 512
 
 
-def test_without_the_english_model_the_starters_stands_alone(tmp_path: object) -> None:
-    models = ModelStore(tmp_path)  # type: ignore[arg-type]
+def test_without_the_english_model_the_starters_stands_alone(tmp_path: Path) -> None:
+    models = ModelStore(tmp_path)
     assert factory.embedding_name(Settings(), models) == "use-multilingual-v3"
