@@ -192,6 +192,8 @@ STEPS: dict[StepKind, dict[str, Plain]] = {
     "disagreement": {"passages": ("1", "2"), "figures": ("1907", "Zwickel")},
     "retrieval decision": {"needed": True, "close": True},
     "relevance": {"passage": 1, "relevant": True, "calibrated": False, "lacks": ("pays",)},
+    "draft": {"passage": 1},
+    "says": {"passage": 1, "says": True},
     "decides": {"passage": 1, "decides": True},
     "support of a sentence": {"rating": "no support"},
     "support": {"rating": "no support"},

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from localrag.languages.en import ENGLISH
 from localrag.models.embeddings.base import Embedder, Progress, Vectors
 from localrag.text.language import detect
 
@@ -72,7 +73,7 @@ def general(embedder: Embedder) -> Embedder:
 
 
 def _in_english(texts: Sequence[str]) -> list[int]:
-    return [row for row, text in enumerate(texts) if detect(text) in ("en", "mixed")]
+    return [row for row, text in enumerate(texts) if detect(text) in (ENGLISH.code, "mixed")]
 
 
 def _joined(first: Vectors, second: Vectors) -> Vectors:
