@@ -263,8 +263,11 @@ def embedding_name(settings: Settings, models: ModelStore) -> str:
 def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
     """The embedding model, or two joined; a model's folder says which kind it is."""
     name = embedding_name(settings, models)
-    first, *others = [_opened(part, settings, models) for part in models.parts(name)]
-    return JoinedEmbedder(name, first, *others) if others else first
+    parts = models.parts(name)
+    embedders = [_opened(part, settings, models) for part in parts]
+    if len(parts) == 1:
+        return embedders[0]
+    return JoinedEmbedder(name, *embedders, languages=languages_served(parts[1], models))
 
 
 def _opened(name: str, settings: Settings, models: ModelStore) -> Embedder:

@@ -46,7 +46,7 @@ class Counting:
 @pytest.fixture
 def both() -> tuple[JoinedEmbedder, Counting, Counting]:
     first, second = Counting("first"), Counting("second")
-    return JoinedEmbedder("first+second", first, second), first, second
+    return JoinedEmbedder("first+second", first, second, languages=["en"]), first, second
 
 
 def test_an_inner_product_is_the_weighted_mean_of_both_models_cosines(
@@ -90,7 +90,10 @@ def test_what_compares_sentences_takes_the_first_model_alone(
 
 def test_each_model_and_the_weight_are_in_the_fingerprint() -> None:
     names = [("a", "b"), ("b", "a"), ("a", "c")]
-    prints = {JoinedEmbedder("n", Counting(x), Counting(y)).fingerprint for x, y in names}
+    prints = {
+        JoinedEmbedder("n", Counting(x), Counting(y), languages=["en"]).fingerprint
+        for x, y in names
+    }
     assert len(prints) == 3
 
 
