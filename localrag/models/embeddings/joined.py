@@ -25,9 +25,9 @@ WEIGHT = 4.0
 class JoinedEmbedder:
     """Both models' vectors in one: the inner product is the weighted mean of their cosines.
 
-    A text in a language that the second was not made for has no part of its own there: a passage has
-    that of an empty text, which is about as close to any question as a passage that has nothing to
-    do with it, and a question has none, so that the first model alone decides.
+    The second serves its `languages` alone. To a passage in another it gives the part of an empty
+    text, which is about as close to any question as a passage that has nothing to do with it, and
+    to a question none, so that the first model alone decides.
     """
 
     def __init__(
