@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
@@ -47,6 +47,9 @@ Refusal = tuple[int, LocalragError]
 UNKNOWN: Final[Refusal] = 401, ForbiddenError("A valid token is needed.")
 
 LARGEST_BODY = 4 * 2**20
+DRAINED, DRAINING = 2 * LARGEST_BODY, 2.0
+"""Bytes and seconds of a body that is refused which are still read: a connection that is closed
+while its client sends takes the refusal with it."""
 """Bytes of a request, where its route does not allow more."""
 LARGEST_HEAD = 32 * 2**10
 """Bytes of all headers of a request."""
@@ -227,7 +230,7 @@ class Gate:
         refusal = refusal or self._too_large(scope["path"], headers)
         language = preferred(HTTPConnection(scope))
         if refusal is not None:
-            await _refuse(guarded, language, *refusal)
+            await _refuse(guarded, language, *refusal, partial(_drained, receive))
             return
         most = None if self._is_larger(scope["path"]) else LARGEST_BODY
         bounded = _Bounded(receive, most)
@@ -313,6 +316,8 @@ class _Bounded:
         self._taken += len(message.get("body", b""))
         self._more = bool(message.get("more_body", False))
         if self._most is not None and self._taken > self._most:
+            if self._more:
+                await _drained(self._receive)
             raise TooMuchError(413, _too_large_body())
         return message
 
@@ -322,10 +327,29 @@ class _Bounded:
         return min(SLOWEST_BODY, due - time.monotonic())
 
 
+async def _drained(receive: Receive) -> None:
+    """Read what a client still sends, and leave it."""
+    taken = 0
+    with anyio.move_on_after(DRAINING):
+        while taken < DRAINED:
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if not message.get("more_body", False):  # it is whole, or the client has gone
+                return
+
+
+async def _nothing() -> None:
+    """What a request without a body of its own leaves to be done."""
+
+
 async def _refuse(
-    send: Send, language: InterfaceLanguage, status: int, reason: LocalragError
+    send: Send,
+    language: InterfaceLanguage,
+    status: int,
+    reason: LocalragError,
+    drained: Callable[[], Awaitable[None]] = _nothing,
 ) -> None:
-    """In the form of OpenAI's protocol, which other clients can show."""
+    """In the form of OpenAI's protocol; what is still sent is read before the connection ends."""
     kind = "authentication_error" if status == 401 else "invalid_request_error"
     code = "invalid_api_key" if status == 401 else None
     said = {"message": spoken(reason, language), "type": kind, "param": None, "code": code}
@@ -338,4 +362,6 @@ async def _refuse(
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    await drained()
+    await send({"type": "http.response.body", "body": b""})
