@@ -361,7 +361,8 @@ class Engine:
                 lambda: allowed,
                 steps.append,
             )
-            options.on_found(found[: settings.answer.k])
+            if text == question:  # and not a part of it, or other words
+                options.on_found(found[: settings.answer.k])
             found = self._widened(found, k, allowed)
             reading.chunks.update(hit.chunk.id for hit in found)
             return found

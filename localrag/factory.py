@@ -22,7 +22,6 @@ import numpy as np
 
 from localrag import hosted
 from localrag.config.settings import (
-    ENGLISH_EMBEDDING,
     STARTER_EMBEDDING,
     CrossEncoderReranking,
     KeywordReranking,
@@ -248,21 +247,9 @@ def make_wording(settings: Settings) -> Wording:
     return read_wording(Path(folder).expanduser()) if folder else Wording()
 
 
-def embedding_name(settings: Settings, models: ModelStore) -> str:
-    """The id or path of the embedding model; for a new library without one, the starter's.
-
-    The English one is joined to that where it is on the machine.
-    """
-    if settings.embedding.model:
-        return settings.embedding.model
-    english = models.status(models.catalogue.get(ENGLISH_EMBEDDING))
-    present = english.state in ("installed", "unchecked")
-    return f"{STARTER_EMBEDDING}+{ENGLISH_EMBEDDING}" if present else STARTER_EMBEDDING
-
-
 def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
     """The embedding model, or two joined; a model's folder says which kind it is."""
-    name = embedding_name(settings, models)
+    name = settings.embedding.name
     parts = models.parts(name)
     embedders = [_opened(part, settings, models) for part in parts]
     if len(parts) == 1:
@@ -363,8 +350,7 @@ def _weights_sha256(name: str, models: ModelStore) -> str | None:
 
 def identity_of(embedder: Embedder, settings: Settings) -> EmbeddingIdentity:
     """What a library remembers of the model that it was built with."""
-    name = embedding_name(settings, make_models())
-    return EmbeddingIdentity(embedder.fingerprint, name, embedder.dimension)
+    return EmbeddingIdentity(embedder.fingerprint, settings.embedding.name, embedder.dimension)
 
 
 def make_chunker(settings: Settings, embedder: Embedder) -> Chunker:
@@ -636,8 +622,7 @@ def _fusion(
 ) -> FuseForQuestion:
     match settings.retrieval.fusion:
         case "default":
-            models = make_models()
-            served = languages_served(embedding_name(settings, models), models)
+            served = languages_served(settings.embedding.name, make_models())
             return EvidenceFusion(tokenizer, statistics, texts, served)
         case "rrf":
             return regardless(reciprocal_rank_fusion)

@@ -111,7 +111,6 @@ def retrieval(
     if not folders:
         _exact(library, queries or _QUESTIONS, as_json=as_json)
         return
-    from localrag import factory
     from localrag.config.settings import load_settings
     from localrag.evaluation.retrieval.beir import read_retrieval_set, together
     from localrag.evaluator.retrieval import measure_retrieval
@@ -144,7 +143,7 @@ def retrieval(
             progress=show,
             tell=lambda told: note(note_text(told)),
         )
-    embedding = factory.embedding_name(settings, factory.make_models())
+    embedding = settings.embedding.name
     parts = [list(part) for part in zip(*(run.by_part(dataset) for run in runs), strict=True)]
     if plot is not None:
         _write_plot(plot, dataset.name, runs)

@@ -289,7 +289,7 @@ def _embedding(directory: Location, settings: Settings, models: ModelStore) -> I
     import time
 
     from localrag.api import LocalRAG
-    from localrag.factory import as_built, embedding_name, make_embedder
+    from localrag.factory import as_built, make_embedder
 
     with (
         suppress(LibraryError),  # said of the library
@@ -306,7 +306,7 @@ def _embedding(directory: Location, settings: Settings, models: ModelStore) -> I
     rate = len(passages) / (time.perf_counter() - started)
     text = tr(
         "{model}: {dimension}-d, ready in {seconds:.2f} s, {rate:.0f} passages a second",
-        model=embedding_name(settings, models),
+        model=settings.embedding.name,
         dimension=embedder.dimension,
         seconds=opened,
         rate=rate,

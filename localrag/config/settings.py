@@ -34,8 +34,6 @@ class _Section(Struct, frozen=True, forbid_unknown_fields=True):
 
 STARTER_EMBEDDING = "use-multilingual-v3"
 """It serves Chinese, English, and questions in the one about documents in the other."""
-ENGLISH_EMBEDDING = "bge-small-en-v1.5-int8"
-"""Joined to the starter's in new libraries, where it is on the machine."""
 
 
 class LlamaCppSettings(_Section, frozen=True, tag_field="backend", tag="llama.cpp"):
@@ -106,9 +104,14 @@ class EmbeddingSettings(_Section, frozen=True):
 
     model: str = ""
     """Model id, or the path of a sentence-transformers or ONNX folder, or two ids with a `+`
-    between: one of many languages, and one for English beside it. Empty: what the library was built
-    with, which for a new library is the starter's, with an English one where that is there."""
+    between: one of many languages, and beside it one for a single language. Empty: what the library
+    was built with, which for a new library is the starter's."""
     threads: Count = 0
+
+    @property
+    def name(self) -> str:
+        """The model's id or path, where no library says which."""
+        return self.model or STARTER_EMBEDDING
 
 
 class ParsingSettings(_Section, frozen=True):

@@ -301,7 +301,7 @@ class Evaluator:
         cut = factory.chunking_fingerprint(settings)
         key = key_of(
             wanted,
-            factory.embedding_name(settings, factory.make_models()),
+            settings.embedding.name,
             cut,
             *msgspec.structs.astuple(settings.parsing),
         )

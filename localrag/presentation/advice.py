@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _TEXTS = {
     "unserved": "{share:.0%} of the text is {language}, which the embedding model {model} was not "
     "made for: there only words are found, not meanings. {other} serves it: {command}",
-    "better": "{share:.0%} of the text is {language}: with the embedding model {other} English "
-    "questions find a little more than with {model}, but Chinese ones find nothing by meaning. "
+    "better": "{share:.0%} of the text is {language}: with {other}, two embedding models side by "
+    "side, English questions in words of your own find more than with {model}. "
     "To switch: {command}",
     "untried": "{share:.0%} of the text is {language}, which {other} was made for; it is on this "
     "machine, and may find more than {model}. To try it: {command}",
@@ -29,7 +29,8 @@ def advice_text(advice: Advice) -> str:
     """What is suggested, why, and the command that does it."""
     command = f"localrag{library_option()} rebuild --embedding {advice.other}"
     if not advice.present:
-        command = f"localrag models pull {advice.other}; {command}"
+        missing = advice.other.removeprefix(f"{advice.model}+")
+        command = f"localrag models pull {missing}; {command}"
     return tr(
         _TEXTS[advice.kind],
         share=advice.share,

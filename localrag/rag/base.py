@@ -43,9 +43,9 @@ Piece = Statement | Step | Answer
 the answer."""
 
 OnStep = Callable[[Step], None]
+"""Hears each step of a run as soon as it is done."""
 Reword = Callable[[str, OnStep], list[str]]
 """A question -> other wordings of it; the step that it takes is told."""
-"""Hears each step of a run as soon as it is done."""
 
 
 def unheard(_: Step) -> None:

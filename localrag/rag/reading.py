@@ -86,7 +86,7 @@ class PassageReader:
                 break
         best, *others = sorted(grades, key=lambda number: -grades[number])
         if grades[best] >= least:
-            best = yield from self._in_force(question, best, grades, chunks, language)
+            best = yield from self.in_force(question, best, grades, chunks, language)
             return self.alone(question, best, chunks, language)
         if asks_whether(question):
             number = yield from self._deciding(question, chunks[: len(grades)], language)
@@ -129,7 +129,7 @@ class PassageReader:
                 return number
         return 0
 
-    def _in_force(
+    def in_force(
         self,
         question: str,
         best: int,

@@ -17,13 +17,13 @@ from functools import partial
 from localrag.languages import LANGUAGES
 from localrag.rag.base import Toolkit, timed
 from localrag.rag.grading import Grader, Reading, as_read
-from localrag.rag.reading import Evidence, PassageReader
+from localrag.rag.reading import Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
 from localrag.rag.relevance import MENTIONED, mentioned
 from localrag.text.language import answer_language
 from localrag.types import ScoredChunk, Step
 
-DOUBTFUL = 0.3
+DOUBTFUL = 0.45
 """Grade from which on a draft is worth its seconds."""
 MOST_NEW = 3
 """Passages that are read of those that other words bring."""
@@ -48,15 +48,18 @@ def look_again(
     if LANGUAGES[language].said_from >= 1:
         return None, chunks
     new = yield from _in_other_words(question, chunks, tools)
+    room = tools.room(question)
+    new = [passage for passage in new if tools.fitting([passage], room, passage_of)]
     passages, reader.doubtful = [*chunks, *new], dict(doubtful)
     for number in range(len(chunks) + 1, len(passages) + 1):
         yield from reader.grade(question, passages, language, number)
     best, grade = max(reader.doubtful.items(), key=lambda item: item[1], default=(0, 0.0))
     if grade < DOUBTFUL:
         return None, passages
-    evidence = reader.alone(question, best, passages, language)
     if reader.holds(grade):
-        return evidence, passages
+        best = yield from reader.in_force(question, best, dict(reader.doubtful), passages, language)
+        return reader.alone(question, best, passages, language), passages
+    evidence = reader.alone(question, best, passages, language)
     draft = yield from _draft(question, best, evidence, passages, tools, grader)
     return (replace(evidence, draft=draft) if draft else None), passages
 

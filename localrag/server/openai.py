@@ -26,6 +26,7 @@ from localrag.engine import AskOptions, Engine
 from localrag.errors import ContextOverflowError, UsageError
 from localrag.messages import InterfaceLanguage
 from localrag.models.embeddings.base import Vectors
+from localrag.models.embeddings.joined import general
 from localrag.presentation.answers import ClientText, Rendering
 from localrag.presentation.markdown import inert
 from localrag.rag.base import Piece
@@ -196,7 +197,7 @@ class Surface:
         """Vectors of the model that the library is embedded with; texts count as questions."""
         asked = await decoded(request, EmbeddingRequest)
         engine, texts = self._engine(asked.model), asked.texts
-        embedder = await anyio.to_thread.run_sync(lambda: engine.embedder)
+        embedder = await anyio.to_thread.run_sync(lambda: general(engine.embedder))
         if asked.dimensions not in (None, embedder.dimension):
             raise UsageError(
                 "The vectors of this model have {dimension} dimensions.",
@@ -233,7 +234,7 @@ class Surface:
         engine = self._engine(asked.model)
 
         async def scores() -> list[float]:
-            embedder = await anyio.to_thread.run_sync(lambda: engine.embedder)
+            embedder = await anyio.to_thread.run_sync(lambda: general(engine.embedder))
             processors = self.queue.processors
             await counted(processors, embedder, [asked.query, *asked.documents])
             query = await embedded(processors, embedder.embed_queries, [asked.query])

@@ -84,7 +84,8 @@ def _stamps(settings: Settings) -> Iterator[object]:
     yield store.folder.resolve()
     yield sorted(path.name for path in store.folder.glob("*"))
     # Where no model is set, each library has its own: all of them count.
-    models = [settings.embedding.model] if settings.embedding.model else list(_embeddings(store))
+    embedding = settings.embedding.model
+    models = list(store.parts(embedding) if embedding else _embeddings(store))
     if isinstance(settings.llm, LlamaCppSettings):
         models.append(settings.llm.model)
     if isinstance(settings.reranker, CrossEncoderReranking) and settings.reranker.model:

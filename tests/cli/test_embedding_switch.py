@@ -51,12 +51,19 @@ def model_of(library: str) -> str:
 
 
 def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> None:
-    command = f"localrag --library {library} rebuild --embedding {BGE_EN}"
+    command = f"localrag --library {library} rebuild --embedding {STARTER}+{BGE_EN}"
     english, at = str(tmp_path / "en.md"), ("--library", library)
     assert command in run("add", english, *at)
     (tmp_path / "more.md").write_text(ENGLISH.replace("1985", "1986"), encoding="utf-8")
     assert "--embedding" not in run("add", str(tmp_path / "more.md"), *at)
     assert command in run("doctor", "--quick", *at)
+
+    run("rebuild", "--embedding", f"{STARTER}+{BGE_EN}", *at)
+    assert model_of(library) == f"{STARTER}+{BGE_EN}"
+    assert "lighthouse" in run("search", "who guides visitors today", *at)
+    assert "灯塔" not in run("search", "谁带领游客参观？", "--mode", "dense", *at)
+    assert "lighthouse" in run("search", "谁带领游客参观？", "--mode", "dense", *at)
+    assert "--embedding" not in run("doctor", "--quick", *at)
 
     switched = run("rebuild", "--embedding", "english", *at)
     assert f"again with {BGE_EN}" in switched

@@ -98,26 +98,20 @@ def test_each_model_and_the_weight_are_in_the_fingerprint() -> None:
 
 
 @pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8")
-def test_a_new_library_has_the_english_model_beside_the_starters(
+def test_two_names_with_a_plus_between_are_both_models(
     models_dir: Callable[[str], Path],
 ) -> None:
     models_dir("bge-small-en-v1.5-int8")
     models = ModelStore(models_dir("use-multilingual-v3").parent)
-    name = factory.embedding_name(Settings(), models)
-    assert name == "use-multilingual-v3+bge-small-en-v1.5-int8"
+    name = "use-multilingual-v3+bge-small-en-v1.5-int8"
     assert models.knows(name)
     assert not models.knows("use-multilingual-v3+elsewhere/x")
-    embedder: Embedder = factory.make_embedder(Settings(), models)
+    both = Settings(embedding=EmbeddingSettings(model=name))
+    embedder: Embedder = factory.make_embedder(both, models)
     assert isinstance(embedder, JoinedEmbedder)
     assert embedder.dimension == 512 + 384
     question = embedder.embed_queries(["who can I ring when everything is down?"])[0]
     texts = ["In an emergency call 01632 960 555 at any hour.", "The rent is due in May."]
     close, far = embedder.embed_documents(texts) @ question
     assert close > far
-    alone = Settings(embedding=EmbeddingSettings(model="use-multilingual-v3"))
-    assert factory.make_embedder(alone, models).dimension == 512
-
-
-def test_without_the_english_model_the_starters_stands_alone(tmp_path: Path) -> None:
-    models = ModelStore(tmp_path)
-    assert factory.embedding_name(Settings(), models) == "use-multilingual-v3"
+    assert factory.make_embedder(Settings(), models).dimension == 512

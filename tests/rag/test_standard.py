@@ -132,7 +132,7 @@ def test_two_passages_are_read_together_where_none_is_enough_alone() -> None:
 
 SAYS = [{"是": 9, "否": 1}, {"A": 7, "B": 3}]
 SAYS_NOT = [{"是": 9, "否": 1}, {"A": 2, "B": 8}]
-DOUBTFUL = {"是": 4, "否": 6}
+DOUBTFUL = {"是": 48, "否": 52}
 TEA = "茶室每天六点关门。"
 
 

@@ -24,8 +24,10 @@ def advised(model: str, shares: Shares, *present: str) -> tuple[object, ...] | N
 
 def test_english_documents_get_the_english_model() -> None:
     shares: Shares = {"zh": 0.02, "en": 0.96}
-    assert advised(STARTER, shares) == ("better", BGE_EN, "en", 0.96, False)
-    assert advised(STARTER, shares, BGE_EN) == ("better", BGE_EN, "en", 0.96, True)
+    both = f"{STARTER}+{BGE_EN}"
+    assert advised(STARTER, shares) == ("better", both, "en", 0.96, False)
+    assert advised(STARTER, shares, BGE_EN) == ("better", both, "en", 0.96, True)
+    assert advised(both, shares) is None
     assert advised(BGE_EN, shares) is None
 
 

@@ -1,9 +1,10 @@
 """Two embedding models side by side: one of many languages, and one that knows one of them better.
 
 On questions in spoken English about documents in written English, whose words they hardly share,
-the starter embedding alone has the answer among the first ten passages for 16 of 26 and the two
-together for 22; across languages and in Chinese the first decides as before
-(`benchmarks/log/2026-11.md`, 2026-11-26, "two models in one vector").
+the starter embedding alone has the answer among the first three sections for 12 of 26 and the two
+together for 17. It is for libraries of one language: among many English passages an English
+question hardly finds a Chinese one any more (`benchmarks/log/2026-11.md`, 2026-11-26, "two models
+in one vector").
 """
 
 from __future__ import annotations

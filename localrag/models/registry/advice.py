@@ -67,7 +67,8 @@ def advise(
     for name in better:
         packed = any(isinstance(source, PackageSource) for source in known.get(name).sources)
         if packed or is_present(name):
-            return Advice("better", model, name, of, share, is_present(name))
+            # Beside the starter's, which still finds for questions in other languages.
+            return Advice("better", model, f"{model}+{name}", of, share, is_present(name))
     for name in untried:
         if is_present(name):
             return Advice("untried", model, name, of, share, present=True)
