@@ -103,6 +103,7 @@ from localrag.retrieval.fusion import (
 )
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
 from localrag.text.language import detect, shares
+from localrag.text.sentences import split_sentences
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Card, Chunk, Hit, ScoredChunk
 
@@ -315,7 +316,12 @@ def embedding_advice(settings: Settings, library: Library, models: ModelStore) -
         models.catalogue,
         STARTER_EMBEDDING,
         is_present,
-        has_unspaced=any(is_spaced(detect(text)) is not True for text in texts),
+        # By sentences: a passage over both halves of a page in two languages passes for English.
+        has_unspaced=any(
+            is_spaced(detect(text[start:end])) is not True
+            for text in texts
+            for start, end in split_sentences(text)
+        ),
     )
 
 

@@ -143,7 +143,6 @@ def retrieval(
             progress=show,
             tell=lambda told: note(note_text(told)),
         )
-    embedding = settings.embedding.name
     parts = [list(part) for part in zip(*(run.by_part(dataset) for run in runs), strict=True)]
     if plot is not None:
         _write_plot(plot, dataset.name, runs)
@@ -152,15 +151,15 @@ def retrieval(
             {
                 "set": dataset.name,
                 **counts,
-                "embedding": embedding,
+                "embedding": settings.embedding.name,
                 "runs": [_run_json(run) for run in runs],
                 **({"sets": [*map(_set_json, dataset.parts, parts)]} if parts else {}),
             }
         )
         return
     for part, measured in zip(dataset.parts, parts, strict=True):
-        _print(part.name, len(dataset.corpus), len(part.qrels), embedding, measured)
-    _print(dataset.name, counts["passages"], counts["queries"], embedding, runs)
+        _print(part.name, len(dataset.corpus), len(part.qrels), settings.embedding.name, measured)
+    _print(dataset.name, counts["passages"], counts["queries"], settings.embedding.name, runs)
 
 
 def _set_json(part: RetrievalSet, runs: Sequence[RetrievalRun]) -> dict[str, Any]:

@@ -242,7 +242,7 @@ class Evaluator:
             raise differ
         with self._engine(configurations[0][1]) as engine:
             library = engine.library
-            if len({factory.as_built(s, library).embedding.model for _, s in configurations}) > 1:
+            if len({factory.as_built(s, library).embedding.name for _, s in configurations}) > 1:
                 raise differ
             if any(record.chunking != wanted for record in library.documents()):
                 self._tell(Note("cut otherwise"))
@@ -300,10 +300,7 @@ class Evaluator:
         wanted = sorted(str(path.resolve()) for path in self._documents)
         cut = factory.chunking_fingerprint(settings)
         key = key_of(
-            wanted,
-            settings.embedding.name,
-            cut,
-            *msgspec.structs.astuple(settings.parsing),
+            wanted, settings.embedding.name, cut, *msgspec.structs.astuple(settings.parsing)
         )
         folder = self._cache.folder / "libraries" / key[:16]
         with closing(self._open(folder, settings, create=True)) as engine:

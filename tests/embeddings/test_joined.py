@@ -78,6 +78,14 @@ def test_another_language_is_left_to_the_model_of_many(
     assert joined.embed_documents([]).shape == joined.embed_queries([]).shape == (0, 4)
 
 
+def test_a_model_of_which_nobody_says_the_languages_serves_all() -> None:
+    first, second = Counting("first"), Counting("second")
+    joined = JoinedEmbedder("first+second", first, second, languages=())
+    second.texts.clear()
+    joined.embed_documents([CHINESE, ENGLISH])
+    assert second.texts == [CHINESE, ENGLISH]
+
+
 def test_what_compares_sentences_takes_the_first_model_alone(
     both: tuple[JoinedEmbedder, Counting, Counting],
 ) -> None:

@@ -40,6 +40,16 @@ def test_no_other_model_is_suggested_where_none_was_measured(shares: Shares) -> 
     assert advised(STARTER, shares, BGE_EN) is None
 
 
+def test_chinese_within_a_passage_is_not_lost_to_an_english_model(tmp_path: Path) -> None:
+    both = "The reading room is open to all who have a card. " * 5 + "阅览室每日九点开门。"
+    identity = EmbeddingIdentity(EMBEDDER.fingerprint, STARTER, EMBEDDER.dimension)
+    with open_library(
+        tmp_path / "library", tokenize=factory.make_tokenizer(Settings()), embedding=identity
+    ) as library:
+        add(library, document(both, source="both.txt"), size=len(both))
+        assert factory.embedding_advice(Settings(), library, factory.make_models()) is None
+
+
 def test_a_short_chinese_document_is_not_lost_to_an_english_model(tmp_path: Path) -> None:
     settings, english = Settings(), "The reading room is open to all who have a card. " * 5
     identity = EmbeddingIdentity(EMBEDDER.fingerprint, STARTER, EMBEDDER.dimension)

@@ -26,9 +26,9 @@ WEIGHT = 4.0
 class JoinedEmbedder:
     """Both models' vectors in one: the inner product is the weighted mean of their cosines.
 
-    The second serves its `languages` alone. To a passage in another it gives the part of an empty
-    text, which is about as close to any question as a passage that has nothing to do with it, and
-    to a question none, so that the first model alone decides.
+    The second serves its `languages` alone, and all where nobody says which. To a passage in
+    another it gives the part of an empty text, which is about as close to any question as a passage
+    that has nothing to do with it, and to a question none, so that the first model alone decides.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class JoinedEmbedder:
     ) -> None:
         self.general = general
         self._special = special
-        self._languages = {*languages, "mixed"}
+        self._languages = {*languages, "mixed"} if languages else frozenset()
         self._neutral = special.embed_documents([""])[0]
         self.dimension = general.dimension + special.dimension
         parts = json.dumps([general.fingerprint, special.fingerprint, WEIGHT])
@@ -69,7 +69,8 @@ class JoinedEmbedder:
         return _joined(self.general.embed_queries(texts), special)
 
     def _served(self, texts: Sequence[str]) -> list[int]:
-        return [row for row, text in enumerate(texts) if detect(text) in self._languages]
+        known = self._languages
+        return [row for row, text in enumerate(texts) if not known or detect(text) in known]
 
 
 def general(embedder: Embedder) -> Embedder:
