@@ -86,11 +86,14 @@ def ready(*layers: str, lean: bool = False) -> Path:
     print("Installing localrag ...", flush=True)
     _install(python, "run", *layers, without=LEFT_OUT if lean else frozenset())
     _pip(python, "install", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
-    if library == PREBUILT and (fault := _try_llama(python)):
-        if asked == PREBUILT or not finds_compiler():
-            sys.exit(f"{fault}\n{_compiler_advice()}")
-        print(fault, "It is compiled instead. 改为自行编译。", sep="\n", flush=True)
-        library = _install_llama(python, COMPILED)
+    if fault := _try_llama(python, library):
+        other = PREBUILT if library == COMPILED else COMPILED
+        if asked or (other == COMPILED and not finds_compiler()):
+            sys.exit(f"{fault}\n{_compiler_advice()}" if other == COMPILED else fault)
+        print(fault, _INSTEAD_OF_FAILING[library], sep="\n", flush=True)
+        library = _install_llama(python, other)
+        if fault := _try_llama(python, library):
+            sys.exit(fault)
     state = wanted | {"layers": layers, "llama.cpp": library, "lean": lean}
     stamp.write_text(json.dumps(state), encoding="utf-8")
     print(f"Installed in {time.monotonic() - started:.0f} s.", flush=True)
@@ -179,8 +182,20 @@ def _pip(python: Path, *arguments: str) -> None:
 def _pip_succeeds(python: Path, *arguments: str, **variables: str) -> bool:
     command = [str(python), "-I", "-m", "pip", "--disable-pip-version-check", *arguments, "--quiet"]
     # The vision half of llama.cpp is not used here; leaving it out shortens the build.
-    environment = {"CMAKE_ARGS": "-DLLAVA_BUILD=OFF"} | os.environ | variables
+    environment = {"CMAKE_ARGS": f"-DLLAVA_BUILD=OFF{_without_amx()}"} | os.environ | variables
     return subprocess.run(command, env=environment, check=False).returncode == 0
+
+
+def _without_amx() -> str:
+    """What has a C++ compiler for x86 leave out the matrix instructions AMX.
+
+    GCC before 12.4, 13.3 and 14 compiles their set-up wrongly (GCC bug 114098): such a llama.cpp
+    is ended by the processor at the first prompt.
+    """
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return ""
+    flags = " ".join(f"-mno-amx-{part}" for part in ("tile", "int8", "bf16"))
+    return f" '-DCMAKE_C_FLAGS={flags}' '-DCMAKE_CXX_FLAGS={flags}'"
 
 
 def _remove_former(python: Path) -> None:
@@ -272,6 +287,11 @@ _INSTEAD = {
     "未能安装预编译的 llama.cpp（原因见上），改为自行编译。",
 }
 
+_INSTEAD_OF_FAILING = {
+    COMPILED: "The prebuilt one is taken instead. 改用预编译的版本。",
+    PREBUILT: "It is compiled instead. 改为自行编译。",
+}
+
 
 def _install_prebuilt(python: Path) -> bool:
     print("Installing a prebuilt llama.cpp; nothing is compiled ...", flush=True)
@@ -302,8 +322,8 @@ def _remove_llama(python: Path) -> None:
             _pip(python, "uninstall", "--yes", name)
 
 
-def _try_llama(python: Path) -> str:
-    """Have the prebuilt llama.cpp read a known prompt; returns what is wrong, or "".
+def _try_llama(python: Path, library: str) -> str:
+    """Have llama.cpp read a known prompt; returns what is wrong, or "".
 
     In a process of its own, which may be ended by it.
     """
@@ -312,7 +332,7 @@ def _try_llama(python: Path) -> str:
     if not done.returncode:
         return ""
     reason = done.stderr.strip().rpartition("\n")[2] or f"it ended with {done.returncode}"
-    return f"The prebuilt llama.cpp does not work here: {reason}"
+    return f"The {library} llama.cpp does not work here: {reason}"
 
 
 def finds_compiler() -> bool:

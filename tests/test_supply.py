@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 import tomllib
 import venv
 import zipfile
@@ -163,6 +164,7 @@ def test_every_installation_is_locked(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     monkeypatch.setattr(environment, "_works", lambda _: (tmp_path / "venv").mkdir() or True)
     monkeypatch.setattr(environment, "_imports", lambda *_: True)
+    monkeypatch.setattr(environment, "_try_llama", lambda *_: "")
     monkeypatch.setattr(
         environment, "_version", lambda _, name: "2.13.0" if name == "torch" else ""
     )
@@ -304,41 +306,70 @@ def test_what_is_wrong_with_a_prebuilt_llama_cpp_is_said(
 ) -> None:
     ended = SimpleNamespace(returncode=code, stderr=stderr)
     monkeypatch.setattr(environment.subprocess, "run", lambda *_, **__: ended)
-    fault = environment._try_llama(Path("python"))
+    fault = environment._try_llama(Path("python"), "prebuilt")
     assert fault == f"The prebuilt llama.cpp does not work here: {reason}"
 
 
 @pytest.mark.parametrize(
-    ("compiler", "asked", "state"),
-    [(True, "", "compiled"), (True, "1", None), (False, "", None)],
+    ("library", "compiler", "asked", "state"),
+    [
+        ("prebuilt", True, "", "compiled"),
+        ("prebuilt", True, "prebuilt", None),
+        ("prebuilt", False, "", None),
+        ("compiled", True, "", "prebuilt"),
+        ("compiled", True, "compiled", None),
+        ("both", True, "", None),
+    ],
 )
-def test_a_prebuilt_llama_cpp_that_does_not_work_is_replaced_or_an_error(
+def test_a_llama_cpp_that_does_not_work_is_replaced_or_an_error(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    library: str,
     compiler: bool,
     asked: str,
     state: str | None,
 ) -> None:
     place = tmp_path / "with space 目录"
     place.mkdir()
+    first = "prebuilt" if library == "both" else library
     monkeypatch.setattr(environment, "ENVIRONMENT", place)
-    monkeypatch.setenv("LOCALRAG_PREBUILT", asked)
-    monkeypatch.delenv("LOCALRAG_COMPILE", raising=False)
+    monkeypatch.setattr(environment, "_asked_library", lambda: asked)
     for name in ("_remove_former", "_install", "_install_torch", "_pip"):
         monkeypatch.setattr(environment, name, lambda *_, **__: None)
     monkeypatch.setattr(environment, "_works", lambda _: True)
     monkeypatch.setattr(environment, "finds_compiler", lambda: compiler)
-    monkeypatch.setattr(environment, "_install_llama", lambda _, kind: kind or "prebuilt")
-    monkeypatch.setattr(environment, "_try_llama", lambda _: "It wrote (9,).")
+    monkeypatch.setattr(environment, "_install_llama", lambda _, kind: kind or first)
+    monkeypatch.setattr(
+        environment,
+        "_try_llama",
+        lambda _, tried: f"{tried}: it ended with -4" if library in (tried, "both") else "",
+    )
     if state is None:
-        with pytest.raises(SystemExit, match=r"It wrote \(9,\)"):
+        with pytest.raises(SystemExit, match="it ended with -4"):
             environment.ready()
         assert not (place / "localrag-installed.json").exists()
         return
     environment.ready()
-    assert "It wrote (9,).\nIt is compiled instead." in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"{library}: it ended with -4\n" in told
+    assert environment._INSTEAD_OF_FAILING[library] in told
     assert json.loads((place / "localrag-installed.json").read_text())["llama.cpp"] == state
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "left_out"),
+    [("Linux", "x86_64", True), ("Linux", "aarch64", False), ("Windows", "AMD64", False)],
+)
+def test_amx_is_left_out_where_a_compiler_may_set_it_up_wrongly(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, left_out: bool
+) -> None:
+    stand_in = SimpleNamespace(system=lambda: system, machine=lambda: machine)
+    monkeypatch.setattr(environment, "platform", stand_in)
+    words = shlex.split(environment._without_amx())
+    flags = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+    wanted = [f"-DCMAKE_C_FLAGS={flags}", f"-DCMAKE_CXX_FLAGS={flags}"]
+    assert words == (wanted if left_out else [])
 
 
 def test_a_folder_that_cannot_be_written_is_named(
@@ -389,6 +420,7 @@ def test_a_lean_installation_becomes_whole_but_not_the_other_way_round(
         monkeypatch.setattr(environment, name, lambda *_, **__: None)
     monkeypatch.setattr(environment, "_install_torch", lambda _: torch.append("torch"))
     monkeypatch.setattr(environment, "_install_llama", lambda *_: "compiled")
+    monkeypatch.setattr(environment, "_try_llama", lambda *_: "")
     monkeypatch.setattr(environment, "_works", lambda _: stamp.exists())
     monkeypatch.setattr(environment.venv, "create", lambda *_, **__: None)
     for lean, wanted, installed in ((True, True, 0), (False, False, 1), (True, False, 1)):
