@@ -52,7 +52,10 @@ _SETTINGS = (
     "wheel.license-files=LICENSE.md;vendor/llama.cpp/LICENSE",
     # Of use to C++ programmers and llama.cpp's own programs only.
     "wheel.exclude=llama_cpp/include/**;llama_cpp/lib/cmake/**;llama_cpp/lib/pkgconfig/**;"
-    "llama_cpp/lib/*llama-common*;llama_cpp/lib/*.so.*.*.*",
+    "llama_cpp/lib/*llama-common*;llama_cpp/lib/*.so.*.*.*;"
+    # The only one with AMX, which GCC before 12.4, 13.3 and 14 compiles wrongly (GCC bug 114098):
+    # it ends with an illegal instruction. Such a processor takes the next best.
+    "llama_cpp/lib/*ggml-cpu-sapphirerapids*",
 )
 
 
