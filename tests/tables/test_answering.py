@@ -261,7 +261,8 @@ def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
 
 
 def test_where_they_differ_both_are_told_and_neither_is_the_answer() -> None:
-    llm = ScriptedLLM([query("list", **BELOW), "SELECT Item FROM data"], [LIST, FITS, MAYBE])
+    form, sql = query("list", **BELOW), "SELECT Item FROM data"
+    llm = ScriptedLLM([form, *[sql] * 4, *[form] * 3], [LIST, FITS, MAYBE])
     text, answer, _ = run(
         "Which items are below their minimum?",
         llm,
@@ -275,9 +276,57 @@ def test_where_they_differ_both_are_told_and_neither_is_the_answer() -> None:
     assert answer.basis.doubt == "differ"
 
 
+def test_what_most_formulations_give_is_the_answer_where_the_first_two_differ() -> None:
+    form, all_of_them = query("list", **BELOW), query("list")
+    right = "SELECT Item FROM data WHERE In_stock < Minimum"
+    llm = ScriptedLLM(
+        [all_of_them, right, right, "SELECT Item FROM data", right, form, all_of_them, form],
+        [LIST, FITS, MAYBE],
+    )
+    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    text, answer, _ = run("Which items are below their minimum?", llm, asked)
+    assert answer is not None
+    assert answer.grounded
+    assert "- gloves" in text
+    assert "masks" not in text
+    assert [options.seed for _, options in llm.history] == [0, 0, 1, 2, 3, 1, 2, 3]
+    assert [options.temperature > 0 for _, options in llm.history] == [False] * 2 + [True] * 6
+
+
+PERHAPS = {"LOOKUP": 0.4, "LIST": 0.6}
+
+
+def test_what_is_perhaps_about_all_is_computed_from_sheets_that_a_search_brings() -> None:
+    llm = ScriptedLLM(
+        [query("list", **BELOW), "SELECT Item FROM data WHERE In_stock < Minimum"],
+        [PERHAPS, FITS],
+    )
+    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    text, answer, steps = run("Which items are below their minimum?", llm, asked)
+    assert answer is not None
+    assert "- gloves" in text
+    assert steps[0].values["all"] is False
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_what_is_perhaps_about_all_is_answered_as_ever_where_that_is_not_sure(
+    stated: bool,
+) -> None:
+    form, sql = query("list", **BELOW), "SELECT Item FROM data"
+    replies = [] if stated else [form, *[sql] * 4, *[form] * 3]
+    llm = ScriptedLLM(replies, [PERHAPS] if stated else [PERHAPS, FITS])
+    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()], stated=lambda _: stated)
+    text, answer, steps = run("Which items are below their minimum?", llm, asked)
+    assert (text, answer) == ("", None)
+    assert [step.kind for step in steps] == ([] if stated else ["scope", "plan", "compute"])
+    assert not llm.replies
+
+
 @pytest.mark.parametrize("sql", ["SELECT Item FROM data WHERE Item = 'rope'", "no query at all"])
 def test_where_no_row_fits_the_question_is_answered_as_ever(sql: str) -> None:
-    llm = ScriptedLLM([query("list", **BELOW), sql], [LIST, FITS, MAYBE])
+    form = query("list", **BELOW)
+    more = [] if sql == "no query at all" else [*[sql] * 3, *[form] * 3]
+    llm = ScriptedLLM([form, sql, *more], [LIST, FITS, MAYBE])
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     text, answer, steps = run("Which items are below their minimum?", llm, asked)
     assert (text, answer) == ("", None)
