@@ -84,31 +84,30 @@ def answered(
     scope, seconds = timed(partial(plan.scope, question, chooser))
     if scope.operation == "COMPARE":
         return (yield from _from_sides(question, access, chooser, llm))
-    if scope.about_all < plan.PERHAPS_ABOUT_ALL:
+    if scope.about_all < plan.ABOUT_ALL:
         return None
-    sure = scope.about_all >= plan.ABOUT_ALL
     # "How many days of training do staff have?" is no count where a document gives the number.
-    if not (sure and scope.operation == "LIST") and access.stated(question):
+    if scope.operation != "LIST" and access.stated(question):
         return None
-    yield Step("scope", {"all": sure}, scope.about_all, seconds)
+    yield Step("scope", {"all": True}, scope.about_all, seconds)
     began = time.perf_counter()
     records = access.records()
-    groups, sheets = collections(records) if sure else (), access.sheets(records)
+    groups, sheets = collections(records), access.sheets(records)
     hits = access.hits(question, HITS)
     weighed = plan.candidates(question, groups, sheets, hits, tokenize)
-    judged = plan.fitting(question, weighed if sure else weighed[:_TRIED], chooser)
+    judged = plan.fitting(question, weighed, chooser)
     seconds = time.perf_counter() - began
     if not judged:
         yield Step("plan", {"files": ()}, None, seconds)
-    for number, (rows, fits) in enumerate(judged[:_TRIED]):
+    for number, (rows, sure) in enumerate(judged[:_TRIED]):
         if number and not _may_follow(rows, judged[0][0]):
             break
-        yield Step("plan", {"files": _names(rows, access)}, fits, seconds)
-        answer = yield from _from_rows(question, scope, rows, access, chooser, llm)
+        yield Step("plan", {"files": _names(rows, access)}, sure, seconds)
+        answer = yield from _from_rows(question, scope.operation, rows, access, chooser, llm)
         if answer:
             return True
         seconds = 0.0
-    return False if sure else None
+    return False
 
 
 def _may_follow(rows: plan.Rows, first: plan.Rows) -> bool:
@@ -119,19 +118,17 @@ def _may_follow(rows: plan.Rows, first: plan.Rows) -> bool:
 
 def _from_rows(
     question: str,
-    scope: plan.Scope,
+    operation: plan.Operation,
     rows: plan.Rows,
     access: LibraryAccess,
     chooser: Chooser,
     llm: LLM,
 ) -> Pieces:
     if isinstance(rows, Collection):
-        operation = scope.operation
         return (yield from _from_documents(question, operation, rows, access, chooser, llm))
     if len(rows.rows) > MOST_ROWS:
         return False
-    tell_doubt = scope.about_all >= plan.ABOUT_ALL
-    return (yield from _from_sheets(question, rows, access, llm, tell_doubt=tell_doubt))
+    return (yield from _from_sheets(question, rows, access, llm))
 
 
 def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:
@@ -141,13 +138,9 @@ def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:
 # -- Rows of sheets -----------------------------------------------------------------
 
 
-def _from_sheets(
-    question: str, dataset: Dataset, access: LibraryAccess, llm: LLM, *, tell_doubt: bool
-) -> Pieces:
+def _from_sheets(question: str, dataset: Dataset, access: LibraryAccess, llm: LLM) -> Pieces:
     computed, seconds = timed(partial(compute, question, dataset, llm))
     yield _computed_step(computed, seconds)
-    if not (computed.sure or tell_doubt):
-        return False
     origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}
     references = {row: (at.document_id, at.start) for row, at in origins.items()}
     cited = access.cite(list(references.values()))

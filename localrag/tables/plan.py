@@ -31,9 +31,6 @@ ABOUT_ALL = 0.8
 """The probability from which on a question counts as one about all. On two folders whose questions
 were not known when this was chosen, 35 of 44 such questions have it and 10 of 98 others, which are
 answered as ever where nothing can be computed (`benchmarks/LOG.md`)."""
-PERHAPS_ABOUT_ALL = 0.5
-"""The probability from which on rows of sheets are computed that a search brings, where no section
-states the answer, and are told where that is sure."""
 _FITTING = 0.5
 """The share of a yes from which on rows may be those that a question is about."""
 _NAMED = 6

@@ -293,35 +293,6 @@ def test_what_most_formulations_give_is_the_answer_where_the_first_two_differ() 
     assert [options.temperature > 0 for _, options in llm.history] == [False] * 2 + [True] * 6
 
 
-PERHAPS = {"LOOKUP": 0.4, "LIST": 0.6}
-
-
-def test_what_is_perhaps_about_all_is_computed_from_sheets_that_a_search_brings() -> None:
-    llm = ScriptedLLM(
-        [query("list", **BELOW), "SELECT Item FROM data WHERE In_stock < Minimum"],
-        [PERHAPS, FITS],
-    )
-    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
-    text, answer, steps = run("Which items are below their minimum?", llm, asked)
-    assert answer is not None
-    assert "- gloves" in text
-    assert steps[0].values["all"] is False
-
-
-@pytest.mark.parametrize("stated", [True, False])
-def test_what_is_perhaps_about_all_is_answered_as_ever_where_that_is_not_sure(
-    stated: bool,
-) -> None:
-    form, sql = query("list", **BELOW), "SELECT Item FROM data"
-    replies = [] if stated else [form, *[sql] * 4, *[form] * 3]
-    llm = ScriptedLLM(replies, [PERHAPS] if stated else [PERHAPS, FITS])
-    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()], stated=lambda _: stated)
-    text, answer, steps = run("Which items are below their minimum?", llm, asked)
-    assert (text, answer) == ("", None)
-    assert [step.kind for step in steps] == ([] if stated else ["scope", "plan", "compute"])
-    assert not llm.replies
-
-
 @pytest.mark.parametrize("sql", ["SELECT Item FROM data WHERE Item = 'rope'", "no query at all"])
 def test_where_no_row_fits_the_question_is_answered_as_ever(sql: str) -> None:
     form = query("list", **BELOW)
