@@ -88,8 +88,11 @@ def ready(*layers: str, lean: bool = False) -> Path:
     _pip(python, "install", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
     if fault := _try_llama(python, library):
         other = PREBUILT if library == COMPILED else COMPILED
+        if library == COMPILED:  # pip's cache may hold it from before AMX was left out
+            _remove_llama(python)
+            _pip_succeeds(python, "cache", "remove", "llama_cpp_python")
         if asked or (other == COMPILED and not finds_compiler()):
-            sys.exit(f"{fault}\n{_compiler_advice()}" if other == COMPILED else fault)
+            sys.exit(f"{fault}\n{_compiler_advice() if other == COMPILED else _AGAIN}")
         print(fault, _INSTEAD_OF_FAILING[library], sep="\n", flush=True)
         library = _install_llama(python, other)
         if fault := _try_llama(python, library):
@@ -286,6 +289,8 @@ _INSTEAD = {
     PREBUILT: "No prebuilt llama.cpp was installed (see above); it is compiled instead.\n"
     "未能安装预编译的 llama.cpp（原因见上），改为自行编译。",
 }
+
+_AGAIN = "Run the same command again: it is compiled anew.\n请重新运行同一条命令，届时将重新编译。"
 
 _INSTEAD_OF_FAILING = {
     COMPILED: "The prebuilt one is taken instead. 改用预编译的版本。",

@@ -337,6 +337,11 @@ def test_a_llama_cpp_that_does_not_work_is_replaced_or_an_error(
     monkeypatch.setattr(environment, "_asked_library", lambda: asked)
     for name in ("_remove_former", "_install", "_install_torch", "_pip"):
         monkeypatch.setattr(environment, name, lambda *_, **__: None)
+    removed: list[str] = []
+    monkeypatch.setattr(environment, "_remove_llama", lambda _: removed.append("library"))
+    monkeypatch.setattr(
+        environment, "_pip_succeeds", lambda _, *words: removed.append(" ".join(words))
+    )
     monkeypatch.setattr(environment, "_works", lambda _: True)
     monkeypatch.setattr(environment, "finds_compiler", lambda: compiler)
     monkeypatch.setattr(environment, "_install_llama", lambda _, kind: kind or first)
@@ -351,6 +356,8 @@ def test_a_llama_cpp_that_does_not_work_is_replaced_or_an_error(
         assert not (place / "localrag-installed.json").exists()
         return
     environment.ready()
+    anew = ["library", "cache remove llama_cpp_python"]  # else pip installs the same again
+    assert removed == (anew if library == "compiled" else [])
     told = capsys.readouterr().out
     assert f"{library}: it ended with -4\n" in told
     assert environment._INSTEAD_OF_FAILING[library] in told

@@ -70,6 +70,7 @@ class Computed:
 
     `sure`: both formulations agree. `form` and `sql` are what each gave, `query` is the form.
     `rows` are the numbers of the rows that were counted. `doubt` says why it is not sure.
+    `formulations` is how many were made.
     """
 
     question: str
@@ -79,6 +80,7 @@ class Computed:
     rows: tuple[int, ...]
     doubt: Doubt = ""
     currencies: tuple[str, ...] = ()
+    formulations: int = 2
 
     @property
     def sure(self) -> bool:
@@ -107,8 +109,10 @@ def compute(question: str, dataset: Dataset, llm: LLM) -> Computed:
             query, form = third, result
         elif third.where and third.where == linked(question, dataset) and agree(result, form):
             sql = result  # nothing in it is the form's
+    formulations = 2
     settled = form.error or sql.error or (form.is_empty and sql.is_empty) or agree(form, sql)
     if query and not settled:
+        formulations += 2 * _DRAWN
         elected = _elected(question, dataset, columns, llm, language, [(query, form)], [sql])
         if elected:
             query, form, sql = elected
@@ -123,7 +127,7 @@ def compute(question: str, dataset: Dataset, llm: LLM) -> Computed:
         doubt = "nothing"
     elif not agree(form, sql):
         doubt = "differ"
-    return Computed(question, query, form, sql, rows, doubt, currencies)
+    return Computed(question, query, form, sql, rows, doubt, currencies, formulations)
 
 
 def _elected(

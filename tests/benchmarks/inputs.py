@@ -134,6 +134,14 @@ def write_inputs(folder: Path, benchmarks: Path) -> None:
         path.write_text("\n".join(turns), encoding="utf-8")
     meeting = {"meeting": "transcripts/a.txt", "question": "What is painted?", "spans": [[3, 17]]}
     write_lines(folder / "meetings" / "questions.jsonl", [meeting])
+    for name in ("a", "b"):
+        path = folder / "wtq" / "csv" / f"{name}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("Bridge,Opened\nAvon,1851\nBirch,1866\n", encoding="utf-8")
+    asked = {"id": "1", "question": "When was Avon opened?", "answers": ["1851"]}
+    write_lines(
+        folder / "wtq" / "questions.jsonl", [asked | {"table": f"csv/{name}.csv"} for name in "ab"]
+    )
     tables = runpy.run_path(str(benchmarks / "table_questions.py"))
     rows: dict[str, list[str]] = {name: ["nothing"] for name in tables["NOISE"]}
     for row in tables["QUESTIONS"]:
