@@ -194,7 +194,8 @@ def test_who_reads_slowly_is_not_cut_off(
         got = b""
         while b"event: answer" not in got:
             before = len(looks)
-            got += raw.recv(4096)
+            got += (piece := raw.recv(4096))
+            assert piece, "it was cut off"
             until(lambda: len(looks) > before or not seen[-1].flow.write_paused)  # noqa: B023
     assert looks.count(True) > 2
 
