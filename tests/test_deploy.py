@@ -521,7 +521,7 @@ def test_two_nodes(postgres: str, tmp_path: Path) -> None:
 
         models[0].respond = error(503, "it is gone")
         nodes["a"].kill()
-        nodes["a"].wait(10)
+        nodes["a"].wait(60)
         for way in ways.keys() - {"a"}:
             for _ in range(2):
                 assert search(ways[way]) == first

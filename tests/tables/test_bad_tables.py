@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -79,9 +78,7 @@ def price(_: Column, source: str) -> Reply:
 )
 def test_a_query_makes_nothing_large(sql: str) -> None:
     made = sheets.dataset_of([sheets.RawTable("/a.csv", "", ("Item",), [("111",)], [(1, 1)])])
-    began = time.monotonic()
-    assert run(made, sql).error
-    assert time.monotonic() - began < 5
+    assert run(made, sql).error not in (None, "", "interrupted"), "refused, and not given up"
 
 
 def test_long_rows_are_cut_short_together() -> None:
@@ -318,11 +315,10 @@ def long_cells(count: int) -> Dataset:
 
 def test_a_query_that_takes_too_much_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query, "MOST_MEMORY", 50 << 20)
+    monkeypatch.setattr(query, "SECONDS", 3600.0)
     wide = "a.Name || b.Name || c.Name"
-    began = time.monotonic()
     result = run(long_cells(100), f"SELECT COUNT(DISTINCT {wide}) FROM data a, data b, data c")
     assert result.error == "interrupted"
-    assert time.monotonic() - began < query.SECONDS / 2
 
 
 def test_bytes_are_counted_as_characters_are(monkeypatch: pytest.MonkeyPatch) -> None:
