@@ -147,9 +147,10 @@ only_posix = pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX")
 def test_an_interrupt_ends_the_batch_before_it_is_raised() -> None:
     library = FakeLibrary(seconds=60)
     reader = decoder(library)
+    interrupting = once_it_works(library, interrupt)
     with pytest.raises(KeyboardInterrupt):
-        once_it_works(library, interrupt)
         reader.decode(ROWS)
+    interrupting.join()
     assert not library.working.is_set()
     library.stop.interrupted.clear()
     library.seconds = 0.0
