@@ -42,7 +42,7 @@ def servers() -> Iterator[list[Server]]:
 
 
 def model_of(servers: list[Server], **options: object) -> OpenAICompatibleModel:
-    wanted = {"timeout_seconds": 5.0, "api_key": KEY} | options
+    wanted = {"timeout_seconds": 60.0, "api_key": KEY} | options
     return OpenAICompatibleModel([f"{one.url}/v1" for one in servers], "tiny", **wanted)  # type: ignore[arg-type]
 
 

@@ -45,7 +45,7 @@ class Server:
     models: list[OpenAICompatibleModel] = field(default_factory=list)
 
     def model(self, **options: object) -> OpenAICompatibleModel:
-        wanted = {"timeout_seconds": 5.0} | options
+        wanted = {"timeout_seconds": 60.0} | options
         self.models.append(OpenAICompatibleModel(self.url, "tiny", **wanted))  # type: ignore[arg-type]
         return self.models[-1]
 
@@ -290,7 +290,7 @@ def test_the_wait_that_the_server_asks_for_is_kept(
 
     monkeypatch.setattr("localrag.models.llms.openai.model.LONGEST_PAUSE", 400.0)
     value = "25" if form == "seconds" else formatdate(time.time() + 300, usegmt=True)
-    server.script = [error(429, "slow down", Retry_After=value), reply("Yes")]
+    server.script = [error(429, "slow down", Retry_After=value), events(delta("Yes"), DONE, b"")]
     assert "".join(server.model().for_call(Stopped(), None).stream(CHAT, Options())) == "Yes"
     (waited,) = waits
     assert waited == 25 if form == "seconds" else 200 < (waited or 0) <= 300
