@@ -64,7 +64,7 @@ class Server:
     model: OpenAICompatibleModel | None = None
 
     def self_rag(
-        self, *, timeout: float = 5.0, k: int = 2, budget: float = 0.0, **options: Any
+        self, *, timeout: float = 60.0, k: int = 2, budget: float = 0.0, **options: Any
     ) -> Pipeline:
         self.model = OpenAICompatibleModel(self.url, "tiny", timeout_seconds=timeout, max_retries=1)
         chosen: dict[str, Any] = {

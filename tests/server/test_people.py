@@ -70,6 +70,7 @@ def _those(request: pytest.FixtureRequest) -> None:
         users = kept(node)
         users.roles, users.secrets, users.log, users.down = {}, {}, [], False
         node.llm.pieces, node.llm.pause = Writing.pieces, Writing.pause
+        node.llm.writes = None
 
 
 def tokens(node: Node) -> dict[str, str]:
