@@ -103,6 +103,8 @@ class Server(ThreadingHTTPServer):
     """`respond` may be changed while it runs; `requests` are in the order in which they came."""
 
     daemon_threads = True
+    request_queue_size = 128
+    """Connections that wait to be taken in: a busy machine is slow to, and refuses those beyond."""
 
     def __init__(self, respond: Respond) -> None:
         super().__init__(("127.0.0.1", 0), Exchange)

@@ -238,17 +238,17 @@ def test_nobody_waits_while_another_connects(monkeypatch: pytest.MonkeyPatch) ->
     def connect() -> None:
         with door(place):
             inside.set()
-            leave.wait(10)
+            leave.wait(120)
             seen.append(os.environ.keys() & names)
 
     first = threading.Thread(target=connect)
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(60)
     inside.clear()
     monkeypatch.setenv("PGPORT", "7")  # by whoever else is in this process
     second = threading.Thread(target=connect)
     second.start()
-    assert inside.wait(5)
+    assert inside.wait(60)
     leave.set()
     first.join()
     second.join()

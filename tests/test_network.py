@@ -196,10 +196,13 @@ def test_closing_the_doors_costs_nearly_nothing() -> None:
         """
 import time
 network.close_doors()
-start = time.perf_counter()
-for _ in range(10_000):
-    sys.audit("open", "x", "r", 0)
-print((time.perf_counter() - start) / 10_000 * 1e6)
+taken = []
+for _ in range(10):
+    start = time.thread_time()
+    for _ in range(1000):
+        sys.audit("open", "x", "r", 0)
+    taken.append(time.thread_time() - start)
+print(min(taken) / 1000 * 1e6)
 print([name for name in ("ssl", "httpx", "http.client", "urllib.request") if name in sys.modules])
 """
     )
@@ -366,12 +369,12 @@ CLIENTS = """
 import http.client, urllib.request, httpx
 where = urllib.parse.urlsplit(PROXY_URL)
 def tunnel():
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=2)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
     connection.set_tunnel("a.test", 443)
     connection.request("GET", "/")
 def raw(host):
     def go():
-        with socket.create_connection((host, where.port), timeout=2) as sock:
+        with socket.create_connection((host, where.port), timeout=30) as sock:
             sock.sendall(b"GET http://a.test/ HTTP/1.1\\r\\nHost: a.test\\r\\n\\r\\n")
             sock.recv(1)
     return go
@@ -388,11 +391,11 @@ def run_async():
     asyncio.run(asynchronous())
 port = where.port
 attacks = [
-    lambda: urllib.request.urlopen("http://a.test/", timeout=2),
-    lambda: urllib.request.urlopen("https://a.test/", timeout=2),
-    lambda: httpx.get("http://a.test/", timeout=2),
-    lambda: httpx.get("https://a.test/", timeout=2),
-    lambda: httpx.get("http://a.test/", proxy=PROXY_URL, timeout=2),
+    lambda: urllib.request.urlopen("http://a.test/", timeout=30),
+    lambda: urllib.request.urlopen("https://a.test/", timeout=30),
+    lambda: httpx.get("http://a.test/", timeout=30),
+    lambda: httpx.get("https://a.test/", timeout=30),
+    lambda: httpx.get("http://a.test/", proxy=PROXY_URL, timeout=30),
     run_async, tunnel, raw("127.0.0.1"), raw("localhost"), raw("LocalHost"),
     direct(("", port)), direct(("0.0.0.0", port)), direct((b"127.0.0.1", port)),
     direct(("::ffff:127.0.0.1", port), socket.AF_INET6), direct(("::", port), socket.AF_INET6),
@@ -474,7 +477,7 @@ URL = {url!r}
 OTHER = URL[:-1] + ("2" if URL.endswith("1") else "1")
 def get(url):
     try:
-        return httpx.get(url, timeout=2).status_code
+        return httpx.get(url, timeout=30).status_code
     except (OSError, httpx.HTTPError):
         return "stopped"
 print(get(URL))

@@ -6,11 +6,11 @@ import ast
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import has_ended, until
 
 from localrag.system import processes
 
@@ -263,33 +263,29 @@ def test_what_a_program_makes_is_ours_alone_unless_it_is_said_otherwise(tmp_path
         os.umask(before)
 
 
-STARTS_ANOTHER = (
-    "import sys\nfrom localrag.system import processes as p\n"
-    "one = p.start(p.python('import time; from localrag.system.processes import end_with_parent;'\n"
-    "                       'end_with_parent(); time.sleep(60)'), p.PLAIN)\n"
-    "print(one.pid, flush=True)\nimport time; time.sleep(60)"
+STARTS_ANOTHER = """
+import sys, time
+from localrag.system import processes as p
+child = (
+    "import sys, time; from pathlib import Path; from localrag.system import processes;"
+    "processes.end_with_parent(); Path(sys.argv[1]).touch(); time.sleep(600)"
 )
+print(p.start(p.python(child, sys.argv[1]), p.PLAIN).pid, flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: sessions")
-def test_a_program_ends_with_the_one_that_started_it() -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", STARTS_ANOTHER], stdout=subprocess.PIPE, cwd=PACKAGE.parent
-    )
+def test_a_program_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+    watching = tmp_path / "watching"
+    command = [sys.executable, "-c", STARTS_ANOTHER, str(watching)]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=PACKAGE.parent)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     os.kill(child, 0)
     assert os.getsid(child) == child
-    time.sleep(0.5)  # until it watches
+    until(watching.exists)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return
-        if state == "Z":
-            return
-        time.sleep(0.1)
-    pytest.fail("it still runs")
+    until(lambda: has_ended(child))

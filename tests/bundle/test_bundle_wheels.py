@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fake_wheels import FakePip, Maker, make_wheel
+from waiting import has_ended, until
 
 from localrag.bundle import llama_cpp, localrag_wheel, pip_runner, targets
 from localrag.bundle.installer.manifest import Target
@@ -362,9 +363,6 @@ def test_a_program_is_heard_line_by_line_and_its_end_is_told() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: process groups")
 def test_an_interrupt_ends_the_program_and_what_it_started() -> None:
-    import os
-    import time
-
     child = "import time; time.sleep(60)"
     parent = (
         "import subprocess, sys;"
@@ -379,17 +377,7 @@ def test_an_interrupt_ends_the_program_and_what_it_started() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         pip_runner.run(processes.python(parent), hear=hear)
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[0]
-            os.kill(pids[0], 0)
-        except (ProcessLookupError, FileNotFoundError):
-            break
-        if state == "Z":  # nobody has taken note of its end, which is not our business
-            break
-        time.sleep(0.1)
-    else:
-        pytest.fail("the program's own child still runs")
+    until(lambda: has_ended(pids[0]))
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from http_server import Exchange, chat, serving
 from judging_llm import JudgingLLM
+from waiting import until
 
 from localrag.models.llms.base import Options
 from localrag.retrieval.sections import READ
@@ -48,10 +49,10 @@ ROWS = [
 
 @dataclass
 class Server:
-    """An OpenAI-compatible server that judges by rules; `delay` in seconds."""
+    """An OpenAI-compatible server that judges by rules, and holds back what is beyond `most`."""
 
     url: str = ""
-    delay: float = 0.0
+    most: float = math.inf
     asked: list[str] = field(default_factory=list)
 
 
@@ -63,7 +64,8 @@ def server() -> Iterator[Server]:
     def say(asked: dict[str, Any]) -> str:
         messages = [Message(one["role"], one["content"]) for one in asked["messages"]]
         state.asked.append(messages[-1].content)
-        time.sleep(state.delay)
+        place = len(state.asked)
+        until(lambda: place <= state.most)
         schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
         return judge.complete(messages, Options(schema=schema)).text if schema else "1"
 
@@ -149,24 +151,20 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_numbers(
     assert whole.returncode == 0, whole.stderr
     calls = len(server.asked)
     server.asked.clear()
-    server.delay = 0.05
     arguments = ["eval", "run", dataset, "--cache", str(tmp_path / "b"), "--json"]
     generator = random.Random(7)
     for _ in range(2):
-        before = len(server.asked)
+        server.most = len(server.asked) + generator.randint(6, 14)
         process = subprocess.Popen(
             [sys.executable, "-m", "localrag", *arguments],
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wanted = before + generator.randint(6, 14)
-        deadline = time.monotonic() + 60
-        while len(server.asked) < wanted and time.monotonic() < deadline:
-            time.sleep(0.005)
+        until(lambda: len(server.asked) > server.most)
         process.kill()
         assert process.wait() != 0, "it was to be killed before it ended"
-    server.delay = 0.0
+    server.most = math.inf
     resumed = localrag(environment, *arguments)
     assert resumed.returncode == 0, resumed.stderr
     first, second = json.loads(whole.stdout), json.loads(resumed.stdout)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from waiting import until
 
 from localrag.cli.browser import opened
 from localrag.cli.group import cli
@@ -39,10 +39,8 @@ def test_the_token_is_in_a_file_and_not_among_the_arguments(
     monkeypatch.setenv("SECRET_OF_THE_SHELL", "x")
     with opened(URL) as found:
         assert found
-        deadline = time.monotonic() + 10
-        while not (tmp_path / "count").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.05)
+        count = tmp_path / "count"
+        until(lambda: count.exists() and count.read_text().endswith("\n"))
     mode, path = (tmp_path / "mode").read_text().split()
     assert mode == "600"
     assert stat.S_IMODE(Path(path).parent.parent.stat().st_mode) == 0o700

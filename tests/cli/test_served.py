@@ -60,7 +60,7 @@ def test_a_running_server_answers_until_it_is_killed(
             assert "started with other settings" in localrag("--debug", "search", QUESTION)
             monkeypatch.delenv("LOCALRAG_RETRIEVAL_K")
             process.kill()
-            process.wait(10)
+            process.wait(60)
             assert timeless(localrag("search", QUESTION, "--json")) == alone[0]
         assert json.loads(localrag("status", "--json"))["server"] is None
 

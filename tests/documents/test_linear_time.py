@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import io
-import time
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import docx
 import pymupdf
 import pytest
+from counting import seconds
 
 from localrag.documents.chunking import SentenceChunker
 from localrag.documents.files import parse_file
@@ -22,18 +21,6 @@ from localrag.text.normalize import clean, fold
 from localrag.text.sentences import split_sentences
 
 SMALL = 20_000
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Processor time of this thread, without the collector walking what other tests left."""
-    gc.collect()
-    gc.disable()
-    try:
-        started = time.thread_time()
-        work()
-        return time.thread_time() - started
-    finally:
-        gc.enable()
 
 
 def assert_linear(work: Callable[[int], Callable[[], object]], small: int = SMALL) -> None:

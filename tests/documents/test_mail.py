@@ -284,9 +284,9 @@ def nested(depth: int) -> bytes:
     ],
 )
 def test_mails_made_to_harm_cost_little(data: bytes) -> None:
-    started = time.process_time()
+    started = time.thread_time()
     try:
         assert read(data)[0].title
     except CorruptFileError as error:
         assert "nested too deeply" in str(error)  # noqa: PT017 - one of ten
-    assert time.process_time() - started < 10
+    assert time.thread_time() - started < 30

@@ -109,9 +109,9 @@ def test_more_marks_than_a_page_has_code_points_are_not_built() -> None:
             decode(bomb(positions.MOST + 1))
         with pytest.raises(ValueError, match="do not fit"):
             decode(most, length=positions.MOST - 1)
-        started = time.process_time()
+        started = time.thread_time()
         found = decode(most, positions.MOST - 7, positions.MOST - 4, length=positions.MOST)
-        assert time.process_time() - started < 10  # 1 s, traced
+        assert time.thread_time() - started < 30  # 1 s, traced
         assert tracemalloc.get_traced_memory()[1] < 100e6
     finally:
         tracemalloc.stop()

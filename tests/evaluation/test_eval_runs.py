@@ -6,10 +6,10 @@ import json
 import math
 import random
 import sqlite3
-import time
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -285,13 +285,18 @@ def test_what_is_asked_twice_is_saved_once_and_only_if_it_was_computed_before(
         assert 0 < again.saved == again.seconds / 2
 
 
-def test_the_reader_of_a_stream_takes_no_time_of_the_model(tmp_path: Path) -> None:
+def test_the_reader_of_a_stream_takes_no_time_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    clock.perf_counter = lambda: clock.now
+    monkeypatch.setattr("localrag.evaluation.call_cache.time", clock)
     with CallCache(tmp_path / "calls.sqlite") as store:
         model = ScriptedLLM(replies=["six letters"])
         remembered = CachedModel(model, None, "weights", store)
         for _ in remembered.stream(*asks("q")):
-            time.sleep(0.05)
-        assert remembered.seconds < 0.05
+            clock.now += 60
+        assert remembered.seconds == 0
 
 
 def test_a_budget_is_not_spent_on_what_is_remembered(tmp_path: Path) -> None:

@@ -20,21 +20,21 @@ from localrag.types import Document
 
 
 def test_several_at_once_and_results_in_order() -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=60)
     slow = threading.Event()
 
     def work(number: int) -> int:
         if number < 2:
             both.wait()  # only where two are done at once
         if number == 1:
-            assert slow.wait(30)  # one that takes long keeps nobody
+            assert slow.wait(60)  # one that takes long keeps nobody
         return number * number
 
     with Ahead(work, 2, size=lambda _: 1) as running:
         tasks = [running.submit(number) for number in range(50)]
         assert tasks[0].result() == 0
         for task in tasks[2:]:
-            assert task._done.wait(30)
+            assert task._done.wait(60)
         slow.set()
         assert [task.result() for task in tasks[1:]] == [n * n for n in range(1, 50)]
 
@@ -49,7 +49,7 @@ def test_results_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with Ahead(work, 2, size=lambda _: 5) as running:
         tasks = [running.submit(number) for number in range(20)]
-        assert tasks[1]._done.wait(30)
+        assert tasks[1]._done.wait(60)
         assert not tasks[4]._done.wait(0.2)
         assert len(begun) <= 3
         assert [task.result() for task in tasks] == list(range(20))
@@ -75,7 +75,7 @@ def test_what_is_not_begun_at_the_end_never_is() -> None:
 
     def work(number: int) -> int:
         begun.append(number)
-        go.wait(30)
+        go.wait(60)
         return number
 
     with Ahead(work, 1, size=lambda _: 0) as running:
@@ -97,7 +97,7 @@ def test_files_are_committed_in_the_order_of_the_walk(tmp_path: Path) -> None:
 
     def parse(path: Path, data: bytes, *, attach: Attach = leave_out, **_: object) -> Document:
         if path.name == "00.txt":
-            assert last.wait(30)  # the first is ready last
+            assert last.wait(60)  # the first is ready last
         document = parse_file(path, data, attach=attach)
         parsed.append(path.name)
         if path.name == "38.txt":
@@ -128,7 +128,7 @@ def test_what_is_ready_does_not_wait_for_a_file_that_is_read_for_long(
 
     def parse(path: Path, data: bytes, *, attach: Attach = leave_out, **_: object) -> Document:
         if path.name == "1.txt":
-            assert committed.wait(30)
+            assert committed.wait(60)
         return parse_file(path, data, attach=attach)
 
     indexer = world.indexer()

@@ -109,9 +109,10 @@ def test_nodes_that_look_at_once_take_a_job_once(jobs: Jobs, place: Database) ->
 
 def test_a_node_that_falls_silent_loses_its_job_and_can_say_nothing_of_it(jobs: Jobs) -> None:
     jobs.put("add", DOCS)
-    lost = jobs.take("silent", SHORT)
+    lost = jobs.take("silent")
     assert lost is not None
     assert jobs.take("other") is None
+    assert jobs.renew(lost, Progress(), SHORT)
     time.sleep(2 * SHORT)
     found = jobs.take("other")
     assert found is not None

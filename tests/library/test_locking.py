@@ -3,7 +3,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -12,25 +11,27 @@ from localrag.errors import LibraryLockedError
 from localrag.library.folder.locking import Holder, WriteLock
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from localrag.library.folder.locking import WriteLock
 with WriteLock(Path(sys.argv[1])).hold(0):
     print("held", flush=True)
-    time.sleep(float(sys.argv[2]))
+    sys.stdin.read()
 """
 
 
-def other_process(directory: Path, seconds: float) -> subprocess.Popen[str]:
-    arguments = [sys.executable, "-c", HOLD, str(directory), str(seconds)]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+def other_process(directory: Path) -> subprocess.Popen[str]:
+    """Holds it until its input ends."""
+    arguments = [sys.executable, "-c", HOLD, str(directory)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(arguments, text=True, **pipes)  # type: ignore[call-overload]
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 
 
 def test_second_writer_is_told_who_holds_it(tmp_path: Path) -> None:
-    process = other_process(tmp_path, 60)
+    process = other_process(tmp_path)
     lock = WriteLock(tmp_path)
     try:
         with pytest.raises(LibraryLockedError) as caught, lock.hold(0.1):
@@ -53,13 +54,19 @@ def test_second_writer_is_told_who_holds_it(tmp_path: Path) -> None:
 
 
 def test_second_writer_waits_and_says_so(tmp_path: Path) -> None:
-    process = other_process(tmp_path, 1.5)
+    process = other_process(tmp_path)
     waited: list[Holder] = []
-    started = time.monotonic()
-    with WriteLock(tmp_path).hold(30, waited.append):
-        assert time.monotonic() - started > 0.5
-    assert [holder.pid for holder in waited] == [process.pid]
-    process.communicate()
+
+    def hear(holder: Holder) -> None:
+        assert process.stdin is not None
+        waited.append(holder)
+        process.stdin.close()
+
+    with WriteLock(tmp_path).hold(60, hear):
+        assert [holder.pid for holder in waited] == [process.pid]
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
 
 
 def test_lock_within_a_lock(tmp_path: Path) -> None:

@@ -127,12 +127,12 @@ def test_nobody_waits_long_in_a_transaction_for_who_brings_an_index_up(where: Wh
     def bring_up() -> None:
         with library.keywords._guard:
             began.set()
-            ended.wait(10)
+            ended.wait(120)
 
     with filled(where()) as library:
         thread = threading.Thread(target=bring_up)
         thread.start()
-        assert began.wait(10)
+        assert began.wait(60)
         assert library.legs_at_hand() is None
         ended.set()
         thread.join()

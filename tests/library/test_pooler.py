@@ -113,7 +113,7 @@ def test_the_right_to_write_is_one_for_all_and_ends_with_its_process(
         finally:
             process.kill()
             process.communicate()
-        with library.writing(timeout=5):
+        with library.writing(timeout=60):
             add(library, document("in time", source="next.txt"))
         assert library.counts().documents == 9
 

@@ -314,7 +314,7 @@ def test_a_drop_stops_no_other_library(place: Database, monkeypatch: pytest.Monk
         copying.execute(f"LOCK TABLE {dialect.SCHEMA}.documents IN ACCESS SHARE MODE")
         dropping = threading.Thread(target=catalogue.drop)
         dropping.start()
-        dropping.join(5)
+        dropping.join(60)
         gave_up = not dropping.is_alive()
         if not gave_up:
             copying.execute("ROLLBACK")
@@ -388,8 +388,8 @@ def test_who_waits_for_the_folder_of_a_node_holds_up_no_other(
         uploading = threading.Thread(target=upload)
         with WriteLock(library.directory).hold(0):  # as by another process
             uploading.start()
-            assert busy.wait(5)
-            with other.writing(timeout=2):
+            assert busy.wait(60)
+            with other.writing(timeout=30):
                 add(other, document("there", source="there.txt"))
             assert library.counts().documents == 1
             assert [holder.pid for holder in told] == [os.getpid()]
@@ -429,7 +429,7 @@ def test_one_writer_at_a_time_who_is_named(place: Database) -> None:
         finally:
             process.kill()
             process.communicate()
-        with library.writing(timeout=5):
+        with library.writing(timeout=60):
             assert library.status().writer
 
 

@@ -408,7 +408,7 @@ def test_both_indexes_are_kept_where_both_are_made_at_once(
 
     def slowly(*arguments: Any, **more: Any) -> Any:
         filling.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return packed(*arguments, **more)
 
     monkeypatch.setattr(InvertedKeywords, "_packed", slowly)
@@ -416,7 +416,7 @@ def test_both_indexes_are_kept_where_both_are_made_at_once(
         first = threading.Thread(target=opened.keywords.current)
         second = threading.Thread(target=opened.vectors.current)
         first.start()
-        assert filling.wait(10)
+        assert filling.wait(60)
         second.start()
         second.join(0.2)
         go_on.set()

@@ -216,8 +216,14 @@ def test_a_reader_in_an_older_state_holds_the_log_and_loses_nothing(tmp_path: Pa
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_reader_that_lets_go_during_a_purge_leaves_nothing_unswept(
-    tmp_path: Path, seed: int
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    settle = SqliteCatalogue.settle
+
+    def patient(catalogue: SqliteCatalogue, *, patience: float = 0.0) -> bool:
+        return settle(catalogue, patience=60 * patience)  # of a slow machine
+
+    monkeypatch.setattr(SqliteCatalogue, "settle", patient)
     with (
         open_library(tmp_path, keyword_engine="rank-bm25") as library,
         open_library(tmp_path, create=False, keyword_engine="rank-bm25") as reader,

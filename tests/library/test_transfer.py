@@ -581,14 +581,14 @@ def test_who_waits_to_write_keeps_the_library(
     there, waiting = tmp_path / "there", threading.Event()
 
     def write() -> None:
-        with open_library(there) as one, one.writing(timeout=30, on_wait=lambda _: waiting.set()):
+        with open_library(there) as one, one.writing(timeout=60, on_wait=lambda _: waiting.set()):
             add(one, document("written meanwhile", source="/m.txt"))
 
     other = threading.Thread(target=write)
 
     def meanwhile() -> None:
         other.start()
-        assert waiting.wait(30)
+        assert waiting.wait(60)
 
     failing(monkeypatch, meanwhile)
     with pytest.raises(LibraryError, match="cannot continue"):

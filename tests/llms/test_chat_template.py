@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from datetime import date, datetime
 
 import pytest
@@ -167,6 +169,7 @@ HONEST = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:40])
 def test_a_template_that_never_ends_or_fills_the_memory_is_an_error(text: str) -> None:
     resource = pytest.importorskip("resource", reason="only on POSIX")
+    subprocess.run([sys.executable, "-c", ""], check=True)  # counts those that others have left
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with pytest.raises(BackendError, match="chat template"):
         template(text + HONEST).prompt([USER])

@@ -345,7 +345,7 @@ def test_a_model_that_is_at_work_forgets_at_the_end(small: LlamaCppModel) -> Non
     next(pieces)
     forgetting = threading.Thread(target=small.forget)
     forgetting.start()
-    forgetting.join(10)
+    forgetting.join(60)
     assert not forgetting.is_alive()
     assert small._context._cached
     list(pieces)

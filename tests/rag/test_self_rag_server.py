@@ -64,7 +64,7 @@ class Server:
     model: OpenAICompatibleModel | None = None
 
     def self_rag(
-        self, *, timeout: float = 5.0, k: int = 2, budget: float = 0.0, **options: Any
+        self, *, timeout: float = 60.0, k: int = 2, budget: float = 0.0, **options: Any
     ) -> Pipeline:
         self.model = OpenAICompatibleModel(self.url, "tiny", timeout_seconds=timeout, max_retries=1)
         chosen: dict[str, Any] = {
@@ -271,17 +271,13 @@ def test_a_date_to_wait_for_without_a_zone(server: Server) -> None:
     assert run(server.self_rag()).grounded
 
 
-def wait(seconds: float) -> Respond:
-    return lambda _: time.sleep(seconds)
-
-
 @pytest.mark.parametrize("at", [DECISION, RELEVANCE, WRITE, UTILITY])
 def test_a_server_that_falls_silent_ends_the_run_in_time(server: Server, at: int) -> None:
-    server.faults = {at: wait(1.5)}
-    began = time.perf_counter()
+    go_on = threading.Event()
+    server.faults = {at: lambda _: go_on.wait(60) and None}
     with pytest.raises(BackendError, match=r"sent nothing for 0\.3 seconds"):
         run(server.self_rag(timeout=0.3))
-    assert time.perf_counter() - began < 1.4
+    go_on.set()
 
 
 def test_silence_in_the_middle_of_an_answer(server: Server) -> None:
@@ -292,10 +288,10 @@ def test_silence_in_the_middle_of_an_answer(server: Server) -> None:
 
 def test_a_trickle_that_never_ends_is_cut_by_the_budget(server: Server) -> None:
     said = delta("The lighthouse was built in 1871. ")
-    server.faults = {WRITE: events(*[said] * 200, pause=0.05)}
+    server.faults = {WRITE: events(*[said] * 2000, pause=0.05)}
     began = time.perf_counter()
-    answer = run(server.self_rag(budget=2.0))
-    assert time.perf_counter() - began < 3.0
+    answer = run(server.self_rag(budget=5.0))
+    assert time.perf_counter() - began < 50  # of a hundred
     assert any(step.values.get("cut_short") for step in answer.trace)
 
 
@@ -361,7 +357,7 @@ def test_closing_the_stream_hangs_up(server: Server) -> None:
 
     def endless(exchange: Exchange) -> None:
         exchange.begin(Content_Type="text/event-stream")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             if not exchange.write(delta("la ")):
                 hung_up.set()
@@ -373,4 +369,4 @@ def test_closing_the_stream_hangs_up(server: Server) -> None:
     stream = server.self_rag().stream("Hello?")
     assert any(isinstance(piece, Statement) for piece in stream)
     stream.close()  # type: ignore[attr-defined]
-    assert hung_up.wait(5)
+    assert hung_up.wait(60)

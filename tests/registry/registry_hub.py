@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import time
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -33,6 +33,9 @@ def git_sha1(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
+SENT = 128 * 2**10
+
+
 @dataclass
 class Request:
     method: str
@@ -57,7 +60,8 @@ class Hub:
     password: str = ""
     wrong_etag: bool = False
     no_etag: bool = False
-    seconds_per_block: float = 0.0
+    let_go: threading.Event | None = None
+    """Until it is set, no more than `SENT` bytes of a file are sent."""
 
     def bytes_sent(self, end: str) -> int:
         return sum(request.sent for request in self.requests if request.path.endswith(end))
@@ -111,13 +115,13 @@ class Hub:
         exchange.begin(status, Content_Length=str(len(data) - start), **headers)
         end = start + int(fault[4:]) if fault.startswith("cut:") else len(data)
         for place in range(start, min(end, len(data)), 8192):
+            if self.let_go is not None and request.sent >= SENT:
+                self.let_go.wait(60)
             block = data[place : min(place + 8192, end)]
             if not exchange.write(block):
                 exchange.close_connection = True
                 return
             request.sent += len(block)
-            if self.seconds_per_block:
-                time.sleep(self.seconds_per_block)
         if fault.startswith("cut:"):
             exchange.close_connection = True
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from registry_hub import BIG, SMALL, Hub, model, sha256
+from waiting import until
 
 from localrag import errors
 from localrag.models.registry import download, job
@@ -355,14 +356,11 @@ def _child(models: ModelStore, spec: ModelSpec) -> subprocess.Popen[str]:
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="only on systems with SIGKILL")
 def test_a_killed_pull_goes_on_where_it_was(hub: Hub, store: Build) -> None:
     hub.files[HF] = BIG
-    hub.seconds_per_block = 0.01
+    hub.let_go = threading.Event()
     models = store(model())
     child = _child(models, model())
     partial = models.work_of(model()) / f"{sha256(BIG)[:32]}.partial"
-    deadline = time.monotonic() + 60
-    while not partial.exists() or partial.stat().st_size < 100_000:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    until(lambda: partial.exists() and partial.stat().st_size >= 100_000)
     child.kill()
     child.communicate()
     have = partial.stat().st_size
@@ -370,7 +368,7 @@ def test_a_killed_pull_goes_on_where_it_was(hub: Hub, store: Build) -> None:
     assert not (models.folder / "toy/model.bin").exists()
     assert models.status(model()).state == "partial"
     assert plan(models, ["toy"])[0].missing == len(BIG) - have
-    hub.seconds_per_block = 0.0
+    hub.let_go.set()
     hub.requests.clear()
     pull(models, ["toy"])
     assert (models.folder / "toy/model.bin").read_bytes() == BIG
@@ -379,11 +377,19 @@ def test_a_killed_pull_goes_on_where_it_was(hub: Hub, store: Build) -> None:
 
 def test_two_processes_download_once(hub: Hub, store: Build) -> None:
     hub.files[HF] = BIG
-    hub.seconds_per_block = 0.02
+    hub.let_go = threading.Event()
     models = store(model())
-    first, second = _child(models, model()), _child(models, model())
+    first = _child(models, model())
+    until(lambda: hub.gets("/cdn" + HF))
+    second = _child(models, model())
+    assert second.stdout is not None
+    told = ""
+    while "waiting" not in told:
+        told += (line := second.stdout.readline())
+        assert line, "it waits for nobody"
+    hub.let_go.set()
     outputs = [first.communicate(timeout=60)[0], second.communicate(timeout=60)[0]]
     assert (first.returncode, second.returncode) == (0, 0)
-    assert sorted("waiting" in output for output in outputs) == [False, True]
+    assert "waiting" not in outputs[0]
     assert len(hub.gets("/cdn" + HF)) == 1
     assert (models.folder / "toy/model.bin").read_bytes() == BIG

@@ -38,7 +38,7 @@ def test_legs_over_fetch(k: int, fetched: int) -> None:
 
 
 def test_legs_run_side_by_side() -> None:
-    meeting = threading.Barrier(2, timeout=10)
+    meeting = threading.Barrier(2, timeout=60)
 
     class MeetingLeg:
         def retrieve(self, query: str, k: int) -> list[Hit]:

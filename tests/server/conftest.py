@@ -18,6 +18,7 @@ from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM, asks_for_parts, asks_for_wordings
 from server.in_browser import TOKEN, browser, opened
+from waiting import until
 
 from localrag import factory
 from localrag.config.settings import Settings
@@ -41,7 +42,7 @@ class Writing(ScriptedLLM):
 
     No to a question that has the word `denied` in it, and no support for an answer that has
     the word `unsupported`. It proposes `parts` for whatever question. With `held`, nothing is
-    written before that is set.
+    written before that is set. Sets `writes` once it writes.
     """
 
     pieces: Sequence[str] = ("It was opened ", "in 1907 [1].")
@@ -50,6 +51,7 @@ class Writing(ScriptedLLM):
     unsupported = ""
     parts: Sequence[str] = ()
     held: threading.Event | None = None
+    writes: threading.Event | None = None
     stopped: threading.Event | None = None
 
     def for_call(self, stopped: threading.Event | None) -> Writing:
@@ -79,10 +81,25 @@ class Writing(ScriptedLLM):
         if self.held and not self.held.wait(60):
             raise TimeoutError("What is held was never let go.")
         for piece in self.pieces:
+            if self.writes:
+                self.writes.set()
             time.sleep(self.pause)
             if self.stopped and self.stopped.is_set():
                 raise StoppedError("Nobody listens any more.")
             yield piece
+
+
+LONG: Sequence[str] = [f"word{number} " for number in range(4000)]
+"""With a `LONG_PAUSE` before each, longer than any test waits."""
+LONG_PAUSE = 0.05
+
+
+def expect_line(http: httpx.Client, *, waiting: int, answering: int | None = None) -> None:
+    """Wait until so many wait for the language model, and are answered by it."""
+    lines = {f"localrag_waiting {waiting}.0"}
+    if answering is not None:
+        lines.add(f"localrag_answering {answering}.0")
+    until(lambda: lines <= set(http.get("/metrics").text.splitlines()))
 
 
 @dataclass
@@ -100,7 +117,7 @@ class Served:
     def client(self, **headers: str) -> httpx.Client:
         """A client that brings the token."""
         known = {"authorization": f"Bearer {TOKEN}", **headers}
-        return httpx.Client(base_url=self.url, headers=known, timeout=20, trust_env=False)
+        return httpx.Client(base_url=self.url, headers=known, timeout=60, trust_env=False)
 
 
 def _for_call(llm: Writing, stopped: threading.Event | None) -> factory.Model:

@@ -26,7 +26,9 @@ def browser() -> Iterator[Browser]:
         pytest.skip("there is no Chromium to run the page in")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        expect.set_options(timeout=60_000)  # of a slow machine
         yield chromium
+        expect.set_options(timeout=5_000)
         chromium.close()
 
 
@@ -68,7 +70,7 @@ def opened(browser: Browser, served: Served) -> Iterator[Open]:
             viewport={"width": width, "height": 800},
             permissions=["clipboard-read", "clipboard-write"],
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         made = Opened(context.new_page(), served)
         made.page.on("request", lambda request: made.requests.append(request.url))

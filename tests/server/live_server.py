@@ -109,7 +109,7 @@ class Serving:
     def client(self) -> httpx.Client:
         known = {"authorization": f"Bearer {TOKEN}"}
         url = f"http://127.0.0.1:{self.port}"
-        return httpx.Client(base_url=url, headers=known, timeout=60, trust_env=False)
+        return httpx.Client(base_url=url, headers=known, timeout=120, trust_env=False)
 
     def wait_until_it_answers(self) -> None:
         before = time.monotonic() + 60

@@ -96,7 +96,7 @@ class Node:
         """A client of whoever has that token."""
         given = {"authorization": f"Bearer {token}", **headers} if token else headers
         return httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}", headers=given, timeout=20, trust_env=False
+            base_url=f"http://127.0.0.1:{self.port}", headers=given, timeout=60, trust_env=False
         )
 
 

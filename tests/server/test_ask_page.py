@@ -92,7 +92,7 @@ def test_what_leaves_the_machine_and_what_was_stopped_is_seen_on_every_tab(
     for tab in ("文档", "检索"):
         at.page.get_by_role("button", name=tab, exact=True).first.click()
         expect(guard).to_be_visible()
-    expect(guard).to_have_text("启动以来对外连接 2 次 · 已拦截 1 次", timeout=20_000)
+    expect(guard).to_have_text("启动以来对外连接 2 次 · 已拦截 1 次")
     expect(guard).to_have_class("guard alert")
     at.is_accessible()
 

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import numpy as np
 import pytest
 from fakes import HashEmbedder
 from library.library_fixtures import EMBEDDER
 from server.conftest import Served, Writing
-from server.sharing import Kept, Node, shared
+from server.sharing import Kept, shared
 from server.test_mcp_http import connected, failure
 from server.test_people import DOCUMENT, QUESTION, SENT, declared, folders
+from waiting import until
 
 from localrag.engine import Engine
 from localrag.models.embeddings.base import Vectors
 from localrag.server import embedding
 from localrag.server.asker import own_name
 from localrag.server.bounds import LONGEST_QUESTION, MOST_TOKENS
-from localrag.server.queue import FullError, Turns
+from localrag.server.queue import FullError, ModelQueue, Turns
 
 LONG = "glass house " * (LONGEST_QUESTION // 12 + 1)
 TURN = {"question": LONG, "answer": LONG * 30}
@@ -172,48 +174,29 @@ class Slow(HashEmbedder):
         return np.ones((len(texts), self.dimension), np.float32)
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    with shared(folders(tmp_path), Kept()) as made:
-        yield made
-
-
-def _left(http: httpx.Client, path: str, body: object) -> None:
-    with pytest.raises(httpx.ReadTimeout):
-        http.post(path, json=body, timeout=0.3)
-
-
-def test_who_leaves_holds_up_nobody(node: Node) -> None:
-    users, slow = node.users, Slow()
-    assert isinstance(users, Kept)
+def test_who_leaves_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users, slow, queue, leaving = Kept(), Slow(), ModelQueue(), 20
+    monkeypatch.setattr("localrag.server.app.ModelQueue", lambda: queue)
     ada, eve = users.add("ada", garden="reader"), users.add("eve", tea="reader", garden="reader")
-    with node.client(ada) as http:
+    body = json.dumps({"query": "tea", "documents": ["tea"] * 500, "model": "localrag/tea"})
+    headers = {"authorization": f"Bearer {eve}", "content-type": "application/json"}
+    with shared(folders(tmp_path), users) as node, node.client(ada) as http:
         assert http.post("/api/search", json={"question": QUESTION}).status_code == 200
-    for engine in node.engines.values():
-        engine._embedder = slow
-    body = {"query": "tea", "documents": ["tea"] * 500, "model": "localrag/tea"}
-    threads = []
-    clients = [node.client(eve) for _ in range(20)]
-    for client in clients:
-        threads.append(threading.Thread(target=_left, args=(client, "/v1/rerank", body)))
-        threads[-1].start()
-    time.sleep(0.2)
-    with node.client(ada) as http:
-        for request in (
-            lambda: http.get("/api/documents", params={"library": "garden"}),
-            lambda: http.post("/api/search", json={"question": QUESTION}),
-        ):
-            begun = time.monotonic()
-            assert request().status_code == 200
-            assert time.monotonic() - begun < 3
-    for thread in threads:
-        thread.join()
-    for client in clients:
-        client.close()
-    time.sleep(1)
-    before = slow.done
-    time.sleep(1)
-    assert slow.done == before, "nobody listens any more"
+        for engine in node.engines.values():
+            engine._embedder = slow
+        clients = [HTTPConnection("127.0.0.1", node.port) for _ in range(leaving)]
+        for client in clients:
+            client.request("POST", "/v1/rerank", body, headers)
+        line = queue.processors
+        until(lambda: line.serving + line.waiting == leaving and slow.done)
+        garden = {"library": "garden"}
+        assert http.get("/api/documents", params=garden).status_code == 200
+        assert http.post("/api/search", json={"question": QUESTION}).status_code == 200
+        assert slow.done < leaving * 500 / 2, "it waited for all of them"
+        for client in clients:
+            client.close()
+        until(lambda: not line.serving)
+        assert slow.done < leaving * 500, "nobody listens any more"
 
 
 def test_turns_of_users_alternate_and_none_has_the_line_alone(

@@ -37,9 +37,7 @@ def test_several_files_are_added_one_by_one_and_each_says_how_it_went(opened: Op
     page = (at := opened()).page
     files = [["one.txt", "Elms."], ["two.pdf", "%PDF-1.4 nothing"], ["three.txt", "Oaks."]]
     page.dispatch_event("main", "drop", {"dataTransfer": page.evaluate_handle(DROP, files)})
-    expect(page.locator(".adding [role=status]")).to_contain_text(
-        "2 of 3 files added, 1 failed", timeout=30_000
-    )
+    expect(page.locator(".adding [role=status]")).to_contain_text("2 of 3 files added, 1 failed")
     expect(page.locator(".adding .failed")).to_contain_text("two.pdf")
     expect(page.locator(".documents > li")).to_have_count(4)
     at.is_accessible()

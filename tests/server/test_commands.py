@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from library.library_fixtures import EMBEDDER
-from server.conftest import TOKEN, Served
+from server.conftest import LONG, LONG_PAUSE, TOKEN, Served
 
 from localrag import factory
 from localrag.cli import served as cli_served
@@ -27,7 +27,7 @@ from localrag.config.settings import Settings, load_settings
 from localrag.engine import Engine
 from localrag.errors import BackendError
 from localrag.library.catalogue.filters import Filter
-from localrag.server import client, endpoint
+from localrag.server import client, endpoint, listening
 from localrag.server.calls import (
     AnswerEvent,
     Call,
@@ -68,6 +68,7 @@ class Home:
 def home(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """No server is running here yet."""
     monkeypatch.setenv("LOCALRAG_TOKEN", TOKEN)
+    monkeypatch.setattr(client, "_PATIENCE", 60.0)  # of a slow machine
     monkeypatch.setattr(factory, "make_embedder", lambda *_: EMBEDDER)
     state, library = tmp_path / "state", tmp_path / "garden"
     monkeypatch.setattr(cli_served, "server_folder", lambda: state)
@@ -98,12 +99,12 @@ def start(home: Home) -> Iterator[Callable[..., ServerEntry]]:
 
             def end() -> None:
                 server.should_exit = True
-                thread.join(15)
+                thread.join(60)
                 assert not thread.is_alive()
 
             thread.start()
             stack.callback(end)
-            assert ready.wait(15)
+            assert ready.wait(60)
             return made[0]
 
         yield started
@@ -308,11 +309,11 @@ class Impostor:
         self._thread.start()
 
     def _serve(self) -> None:
-        self._listener.settimeout(10)
+        self._listener.settimeout(60)
         while True:
             connection, _ = self._listener.accept()
             with connection, suppress(ConnectionError):  # the caller has heard enough
-                connection.settimeout(10)
+                connection.settimeout(60)
                 for reply in self._replies:
                     asked = _request(connection)
                     self.heard += asked
@@ -325,7 +326,7 @@ class Impostor:
     def close(self) -> None:
         with closing(self.endpoint.connect(5)) as last:
             last.sendall(b"/end")
-        self._thread.join(10)
+        self._thread.join(60)
         self._listening.__exit__(None, None, None)
 
 
@@ -454,30 +455,32 @@ def asking(home: Home, server: ServerEntry) -> Iterator[CallEvent]:
 
 def test_who_leaves_frees_the_model(home: Home, start: Callable[..., ServerEntry]) -> None:
     server = start()
-    home.served.llm.pieces, home.served.llm.pause = [f"word{n} " for n in range(1000)], 0.05
+    home.served.llm.pieces, home.served.llm.pause = LONG, LONG_PAUSE
     with closing(asking(home, server)) as events:  # type: ignore[type-var]
         assert any(isinstance(event, TextEvent) for event in events)
     left = time.monotonic()
     home.served.llm.pieces, home.served.llm.pause = ("It was opened in 1907 [1].",), 0.0
     *_, last = asking(home, server)
-    assert time.monotonic() - left < 2.0
+    assert time.monotonic() - left < len(LONG) * LONG_PAUSE / 2
     assert isinstance(last, AnswerEvent)
 
 
-def test_who_does_not_read_frees_the_model(home: Home, start: Callable[..., ServerEntry]) -> None:
+def test_who_does_not_read_frees_the_model(
+    home: Home, start: Callable[..., ServerEntry], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a command that was suspended in its terminal."""
+    monkeypatch.setattr(listening, "SLOWEST_HEAD", 600.0)  # which would free it, too
     server, llm = start(), home.served.llm
     llm.pieces, llm.pause = ["a "] * 8000, 0.0
     with closing(asking(home, server)) as unread:  # type: ignore[type-var]
         assert any(isinstance(event, TextEvent) for event in unread)
-        time.sleep(1)
         llm.pieces = ("It was opened in 1907 [1].",)
         told: list[CallEvent] = []
         second = threading.Thread(target=lambda: told.extend(asking(home, server)))
         second.start()
-        second.join(10)
+        second.join(60)
         in_time = list(told)
-    second.join(10)
+    second.join(60)
     assert in_time
     assert isinstance(in_time[-1], AnswerEvent)
 
@@ -487,15 +490,22 @@ def test_who_waits_is_told_so(
     start: Callable[..., ServerEntry],
     run: Callable[..., str],
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = start()
-    home.served.llm.pieces, home.served.llm.pause = ("It was opened ", "in 1907 [1]."), 0.5
+    held = home.served.llm.held = threading.Event()
     with closing(asking(home, server)) as first:  # type: ignore[type-var]
         next(first)
         second = asking(home, server)
         assert isinstance(next(second), WaitingEvent)
         second.close()  # type: ignore[attr-defined]
-        threading.Timer(0.5, lambda: list(first)).start()
+
+        def let_go(event: WaitingEvent) -> None:
+            note(event)
+            held.set()
+
+        note = cli_served._note_waiting
+        monkeypatch.setattr(cli_served, "_note_waiting", let_go)
         cli.main(
             ["--library", str(home.library), "ask", QUESTION],
             prog_name="localrag",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import httpx
 import pytest
 from httpx_sse import connect_sse
 from playwright.sync_api import expect
-from server.conftest import Served
+from server.conftest import Served, expect_line
 from server.in_browser import Open
 
 from localrag import factory
@@ -82,7 +81,7 @@ def test_a_report_is_made_shown_and_forgotten(served: Served) -> None:
 
 
 def test_others_are_answered_between_two_questions(served: Served) -> None:
-    served.llm.pause = 0.4
+    served.llm.held = threading.Event()
     finished: list[str] = []
 
     def evaluate() -> None:
@@ -99,11 +98,14 @@ def test_others_are_answered_between_two_questions(served: Served) -> None:
         finished.append("question")
 
     threads = [threading.Thread(target=evaluate), threading.Thread(target=ask)]
-    threads[0].start()
-    time.sleep(0.4)
-    threads[1].start()
+    with served.client() as http:
+        threads[0].start()
+        expect_line(http, waiting=0, answering=1)
+        threads[1].start()
+        expect_line(http, waiting=1)
+    served.llm.held.set()
     for one in threads:
-        one.join(30)
+        one.join(60)
     assert finished == ["question", "evaluation"]
 
 

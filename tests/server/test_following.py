@@ -24,9 +24,10 @@ from library.library_fixtures import (
     found,
     open_library,
 )
-from server.conftest import TEA, Served
+from server.conftest import LONG, LONG_PAUSE, TEA, Served
 from server.live_server import Machine, Serving
 from server.test_own import events
+from waiting import until
 
 from localrag import factory
 from localrag.config.settings import Settings
@@ -77,7 +78,7 @@ def test_the_next_search_finds_what_another_process_has_added(served: Served) ->
 
 
 def test_an_answer_that_has_read_what_was_removed_is_ended(quick: None, served: Served) -> None:
-    served.llm.pieces, served.llm.pause = [f"word{number} " for number in range(400)], 0.05
+    served.llm.pieces, served.llm.pause = LONG, LONG_PAUSE
     heard: list[tuple[str, dict[str, object]]] = []
 
     def ask() -> None:
@@ -86,13 +87,11 @@ def test_an_answer_that_has_read_what_was_removed_is_ended(quick: None, served: 
 
     asking = threading.Thread(target=ask)
     asking.start()
-    while not served.engine._reading or not next(iter(served.engine._reading)).chunks:
-        time.sleep(0.01)
-    began = time.monotonic()
+    until(lambda: any(answer.chunks for answer in [*served.engine._reading]))
     with of_another_process(served) as other:
         other.remove(sources=["garden.txt"])
     asking.join()
-    assert time.monotonic() - began < 5
+    assert sum(kind == "text" for kind, _ in heard) < len(LONG) / 2
     kind, said = heard[-1]
     assert kind == "error"
     assert "removed meanwhile" in str(said["message"])
@@ -121,8 +120,7 @@ def test_a_model_forgets_once_something_is_removed(
         time.sleep(0.5)
         assert not forgotten, "nothing was removed"
         other.remove(sources=["garden.txt"])
-        time.sleep(0.5)
-        assert forgotten
+        until(lambda: forgotten)
 
 
 def test_what_was_removed_before_the_first_look_is_forgotten(
@@ -167,8 +165,8 @@ def test_a_look_that_fails_is_not_the_last(
     monkeypatch.setattr(served.engine, "forget", forgotten.set)
     with of_another_process(served) as other:
         other.remove(sources=["garden.txt"])
-    assert failed.wait(10)
-    assert forgotten.wait(10)
+    assert failed.wait(60)
+    assert forgotten.wait(60)
     assert "Directory not empty" in caplog.text
 
 
@@ -206,10 +204,7 @@ def test_a_purge_that_was_cut_off_is_finished(
     with of_another_process(served) as other:
         monkeypatch.setattr(other, "purge", lambda: False)
         assert not other.remove(sources=["garden.txt"]).purged
-    before = time.monotonic() + 10
-    while served.engine.library.removals().due:
-        assert time.monotonic() < before
-        time.sleep(0.05)
+    until(lambda: not served.engine.library.removals().due)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: nobody deletes an open file")
@@ -217,10 +212,7 @@ def test_a_library_that_is_deleted_is_let_go(quick: None, served: Served) -> Non
     directory = served.engine.library.directory
     assert sources(served, QUESTION)[0] == "garden.txt"
     shutil.rmtree(directory)
-    before = time.monotonic() + 10
-    while served.engine.library._catalogue._idle:
-        assert time.monotonic() < before
-        time.sleep(0.05)
+    until(lambda: not served.engine.library._catalogue._idle)
 
 
 def held(process: int, words: bytes) -> int:
@@ -288,12 +280,10 @@ def test_what_is_removed_is_gone_from_files_and_memory(tmp_path: Path) -> None:
         assert held(server.process.pid, MARKER.encode())
         assert held(server.process.pid, vector), "those of a small library are kept"
         removal = json.loads(machine.run("remove", str(documents / "secret.md"), "--json"))
-        began = time.monotonic()
         assert removal["purged"]
         assert not on_disk(machine.library)
-        while any(held(server.process.pid, one) for one in (MARKER.encode(), vector)):
-            assert time.monotonic() - began < 10
-            time.sleep(0.5)
+        secrets = (MARKER.encode(), vector)
+        until(lambda: not any(held(server.process.pid, words) for words in secrets))
         with server.client() as http:
             found = http.post("/api/search", json={"question": "茶园"}).json()["passages"]
         assert {Path(one["source"]).name for one in found} == {"tea.md"}

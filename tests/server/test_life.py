@@ -15,6 +15,7 @@ import httpx
 import pytest
 from httpx_sse import connect_sse
 from server.live_server import Machine, Serving
+from waiting import until
 
 from localrag.library.folder.gate import UPLOADS
 
@@ -51,7 +52,7 @@ def answered(server: Serving, words: int, heard: list[str]) -> threading.Thread:
 
     asking = threading.Thread(target=ask)
     asking.start()
-    assert writes.wait(30)
+    assert writes.wait(60)
     return asking
 
 
@@ -62,10 +63,8 @@ def test_what_is_told_to_end_lets_short_answers_be_finished(
     heard: list[str] = []
     with machine.serving() as server:
         asking = answered(server, words, heard)
-        began = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        server.process.wait(20)
-        assert time.monotonic() - began < 10
+        server.process.wait(60)  # of the 100 that a thousand words take
         asking.join()
     assert heard[-1] == last
     assert heard.count("text") > 10
@@ -105,11 +104,10 @@ def test_an_end_amid_uploads_loses_nothing_that_was_reported(machine: Machine) -
             for sender in senders:
                 sender.start()
             before = len(reported)
-            while len(reported) < before + 3:
-                time.sleep(0.01)
+            until(lambda: len(reported) >= before + 3)  # noqa: B023
             time.sleep(random.uniform(0.0, 0.3))
             server.process.send_signal(how)
-            server.process.wait(20)
+            server.process.wait(60)
             ended.set()
             for sender in senders:
                 sender.join()

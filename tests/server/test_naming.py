@@ -302,7 +302,7 @@ def walk(served: Served, tmp_path: Path) -> Iterator[Walk]:
     with (
         running(libraries) as port,
         httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers=known, timeout=30, trust_env=False
+            base_url=f"http://127.0.0.1:{port}", headers=known, timeout=60, trust_env=False
         ) as http,
     ):
         yield Walk(http)

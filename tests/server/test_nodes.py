@@ -22,6 +22,7 @@ from library.library_fixtures import EMBEDDER, add, bytes_on_disk, document, ind
 from server.conftest import TOKEN, running
 from server.live_server import PROGRAM, Machine
 from server.test_uploads import send
+from waiting import until
 
 from localrag import factory
 from localrag.config.settings import Settings
@@ -35,7 +36,7 @@ from localrag.library.deleting import delete_library
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.transfer import export_library, import_library, migrate_library
-from localrag.server import following, node
+from localrag.server import following, looking, node
 from localrag.server.libraries import Libraries
 from localrag.server.node import Node
 from localrag.types import Hit
@@ -45,7 +46,7 @@ QUESTIONS = ("lamp of pier 3", "lit in 1877", "Note 250", "harbour")
 
 SLOWLY = """
 from localrag.server.node import Node
-Node.lease = 1.5
+Node.lease = 6.0  # a node that is slow for so long has lost its job
 from fakes import HashEmbedder
 import time
 embed = HashEmbedder.embed_queries
@@ -79,13 +80,6 @@ def members(url: str, folder: Path, count: int = 2) -> Iterator[Member]:
         own = folder / f"node {number}"
         own.mkdir()
         yield Member(own, url=url)
-
-
-def until(told: Callable[[], object], seconds: float = 60.0) -> None:
-    before = time.monotonic() + seconds
-    while not told():
-        assert time.monotonic() < before
-        time.sleep(0.05)
 
 
 def everything(location: Location) -> tuple[list[tuple[str, list[str]]], list[list[Hit]]]:
@@ -417,7 +411,7 @@ def test_jobs_of_a_library_that_was_made_again_wait_for_no_request(
         assert not libraries.opened()  # and none is made
         with closing_engine(place) as again:
             add_job(again, folder)
-            until(lambda: jobs_of(again).all()[0].state == "done", 20)
+            until(lambda: jobs_of(again).all()[0].state == "done")
 
 
 def at(
@@ -517,20 +511,24 @@ def test_what_goes_wrong_is_kept(
     assert told in str(job.fault)
 
 
-def test_a_node_that_ends_gives_its_job_back(place: Database, tmp_path: Path) -> None:
-    going, go = threading.Event(), threading.Event()
+def test_a_node_that_ends_gives_its_job_back(
+    place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "_FAREWELL", 60.0)
+    going = threading.Event()
 
     class Waiting(HashEmbedder):
         def embed_documents(self, texts, progress=None):  # type: ignore[no-untyped-def]
             going.set()
-            go.wait(20)
+            assert ended.wait(60)
             return super().embed_documents(texts, progress)
 
     slow, folder = engine_of(place, Waiting()), files_in(tmp_path / "docs", 3)
     add_job(slow, folder)
-    with node_of(slow, folder):
-        assert going.wait(20)
-        threading.Timer(0.2, go.set).start()
+    worker = node_of(slow, folder)
+    ended = worker.ended
+    with worker:
+        assert going.wait(60)
     (job,) = jobs_of(slow).all()
     assert (job.state, job.attempts) == ("waiting", 0)
     assert slow.library.counts().documents == 0
@@ -584,7 +582,7 @@ def on_nodes(
             port = stack.enter_context(running(Libraries([place], lambda _, e=engine: e)))
             known = {"authorization": f"Bearer {TOKEN}"}
             url = f"http://127.0.0.1:{port}"
-            made = httpx.Client(base_url=url, headers=known, trust_env=False, timeout=30)
+            made = httpx.Client(base_url=url, headers=known, trust_env=False, timeout=60)
             clients.append(stack.enter_context(made))
         yield clients[0], clients[1], engines[0], engines[1]
 

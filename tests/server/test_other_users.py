@@ -23,7 +23,7 @@ OTHER = """
 import http.client, json, os, sys
 
 def status(method, path):
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
     connection.request(method, path)
     return connection.getresponse().status
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 
 import httpx
 from httpx_sse import connect_sse
-from server.conftest import GARDEN, TOKEN, Served
+from server.conftest import GARDEN, LONG, LONG_PAUSE, TOKEN, Served, expect_line
 
 QUESTION = "When was the glass house opened?"
 
@@ -63,21 +62,25 @@ def test_steps_are_said_in_the_reader_s_language(served: Served) -> None:
 
 
 def test_who_waits_is_told_where_in_the_line(served: Served) -> None:
-    served.llm.pieces, served.llm.pause = ("It was opened ", "in 1907 [1]."), 0.5
+    served.llm.held = threading.Event()
 
     def ask_first() -> None:
         with served.client() as http:
             list(events(http))
 
     first = threading.Thread(target=ask_first)
-    first.start()
-    time.sleep(0.3)
     with served.client() as http:
-        told = list(events(http))
-        waiting = [said for kind, said in told if kind == "waiting"]
-        assert waiting[0]["position"] == 1
-        assert told[-1][0] == "answer"
-        assert http.post("/api/search", json={"question": "tea"}).elapsed.total_seconds() < 4
+        first.start()
+        expect_line(http, waiting=0, answering=1)
+        told = []
+        for kind, said in events(http):
+            told.append((kind, said))
+            if kind == "waiting" and not served.llm.held.is_set():
+                assert http.post("/api/search", json={"question": "tea"}).status_code == 200
+                served.llm.held.set()
+    waiting = [said for kind, said in told if kind == "waiting"]
+    assert waiting[0]["position"] == 1
+    assert told[-1][0] == "answer"
     first.join()
 
 
@@ -105,28 +108,21 @@ def test_documents_are_listed_and_removed(served: Served) -> None:
 
 def test_the_line_has_an_end(served: Served) -> None:
     """Who waits for a whole answer and leaves, leaves the line."""
-    served.llm.pieces, served.llm.pause = [f"word{n} " for n in range(1000)], 0.05
+    served.llm.pieces, served.llm.pause = LONG, LONG_PAUSE
     body = {"messages": [{"role": "user", "content": QUESTION}]}
     with served.client() as http:
         others = [_asking(served, path) for path in ["chat/completions", "responses"] * 16]
         first = _asking(served, "chat/completions")
-        _expect_waiting(http, 32)
+        expect_line(http, waiting=32)
         refused = http.post("/v1/chat/completions", json=body)
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) > 0
         for one in (first, *others):
             one.close()
-        _expect_waiting(http, 0)
+        expect_line(http, waiting=0)
         served.llm.pieces = ("It was opened in 1907 [1].",)
         answer = http.post("/v1/chat/completions", json=body).json()
         assert answer["choices"][0]["message"]["content"] == "It was opened in 1907 [1]."
-
-
-def _expect_waiting(http: httpx.Client, count: int) -> None:
-    before = time.monotonic() + 30
-    while f"\nlocalrag_waiting {count}.0" not in http.get("/metrics").text:
-        assert time.monotonic() < before
-        time.sleep(0.1)
 
 
 def _asking(served: Served, path: str) -> HTTPConnection:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from server.conftest import GARDEN
 from server.live_server import Machine
 from server.sharing import TEXTS, Node, fill, shared
 from server.test_people import ASKED, DOCUMENT, ORDER, QUESTION, SENT, WHO, cookie_of, told
+from waiting import until
 
 from localrag.egress.databases import Database, read_url
 from localrag.errors import UsageError
@@ -303,10 +303,8 @@ def test_a_server_that_began_without_users_answers_nobody_and_says_why(
     with machine.serving("--no-jobs") as server, server.client() as http:
         assert http.post("/api/search", json=ASKED).status_code == 200
         machine.run("users", "add", "ben")
-        before = time.monotonic() + 30
-        while http.get("/healthz").status_code == 200:  # what follows the indexes finds out
-            assert time.monotonic() < before
-            time.sleep(0.1)
+        # What follows the indexes finds out.
+        until(lambda: http.get("/healthz").status_code != 200)
         refused = http.post("/api/search", json=ASKED)
         assert refused.status_code == 503
         assert refused.json()["error"]["code"] == "library_unavailable"

@@ -24,10 +24,8 @@ def node(tmp_path: Path) -> Iterator[Node]:
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(locale="en-US")
-    context.set_default_timeout(40_000)
-    expect.set_options(timeout=40_000)
+    context.set_default_timeout(60_000)
     yield context.new_page()
-    expect.set_options(timeout=5_000)
     context.close()
 
 

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import anyio
 import pytest
 
 from localrag.server.queue import FullError, ModelQueue
 
 
-async def _hold(queue: ModelQueue, seconds: float) -> None:
+class Clock:
+    """Stands in for the queue's: an hour takes no time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("localrag.server.queue.time", made)
+    return made
+
+
+async def _hold(queue: ModelQueue, done: anyio.Event) -> None:
     async with queue.turn():
-        await anyio.sleep(seconds)
+        await done.wait()
 
 
-def test_the_wait_is_foretold_by_answers_and_not_by_those_given_up() -> None:
+async def _answer(queue: ModelQueue, clock: Clock, seconds: float) -> None:
+    async with queue.turn():
+        clock.now += seconds
+
+
+def test_the_wait_is_foretold_by_answers_and_not_by_those_given_up(clock: Clock) -> None:
     async def work() -> None:
         queue = ModelQueue()
         async with anyio.create_task_group() as group:
-            group.start_soon(_hold, queue, 60.0)
-            await anyio.sleep(0.05)
+            group.start_soon(_hold, queue, anyio.Event())
+            await anyio.wait_all_tasks_blocked()
+            clock.now += 60
             group.cancel_scope.cancel()
         assert not queue.serving
-        await _hold(queue, 0.3)
+        await _answer(queue, clock, 0.3)
         told: list[tuple[int, float]] = []
 
         async def hear(position: int, seconds: float) -> None:
@@ -34,12 +55,18 @@ def test_the_wait_is_foretold_by_answers_and_not_by_those_given_up() -> None:
                 pass
 
         async with anyio.create_task_group() as group:
-            for _ in range(2):
-                group.start_soon(partial(_hold, queue, 0.3))
-                await anyio.sleep(0.01)
+            done = [anyio.Event(), anyio.Event()]
+            for one in done:
+                group.start_soon(_hold, queue, one)
+                await anyio.wait_all_tasks_blocked()
             group.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            for one in done:
+                clock.now += 0.3
+                one.set()
+                await anyio.wait_all_tasks_blocked()
         assert [position for position, _ in told] == [2, 1]
-        assert [seconds for _, seconds in told] == pytest.approx([0.6, 0.3], abs=0.25)
+        assert [seconds for _, seconds in told] == pytest.approx([0.6, 0.3])
 
     anyio.run(work)
 
@@ -62,13 +89,13 @@ def test_several_are_served_at_once_in_the_order_in_which_they_came() -> None:
         async with anyio.create_task_group() as group:
             for number in range(5):
                 group.start_soon(ask, number)
-                await anyio.sleep(0.01)
+                await anyio.wait_all_tasks_blocked()
             assert (served, queue.serving, queue.waiting) == ([0, 1, 2], 3, 2)
             with pytest.raises(FullError):
                 queue.expect_room()
             for leaving in (1, 0, 2, 3, 4):
                 done[leaving].set()
-                await anyio.sleep(0.01)
+                await anyio.wait_all_tasks_blocked()
         assert served == [0, 1, 2, 3, 4]
         assert heard == [(3, 1), (4, 2), (4, 1)]
         assert (queue.serving, queue.waiting) == (0, 0)
@@ -76,17 +103,19 @@ def test_several_are_served_at_once_in_the_order_in_which_they_came() -> None:
     anyio.run(work)
 
 
-def test_the_wait_for_one_of_several_is_foretold() -> None:
+def test_the_wait_for_one_of_several_is_foretold(clock: Clock) -> None:
     async def work() -> None:
-        queue = ModelQueue(2)
-        await _hold(queue, 0.4)  # what an answer takes
+        queue, done = ModelQueue(2), anyio.Event()
+        await _answer(queue, clock, 0.4)
         async with anyio.create_task_group() as group:
-            group.start_soon(_hold, queue, 0.4)
-            await anyio.sleep(0.2)
-            group.start_soon(_hold, queue, 0.4)
-            await anyio.sleep(0.01)
+            group.start_soon(_hold, queue, done)
+            await anyio.wait_all_tasks_blocked()
+            clock.now += 0.2
+            group.start_soon(_hold, queue, done)
+            await anyio.wait_all_tasks_blocked()
             expected = [queue.expected(position) for position in range(5)]
-        assert expected == pytest.approx([0, 0.2, 0.4, 0.6, 0.8], abs=0.15)
+            done.set()
+        assert expected == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
 
     anyio.run(work)
 
@@ -102,7 +131,7 @@ def test_long_work_gives_way_to_who_waits_for_one_of_several() -> None:
 
         async with queue.lease() as give_way, queue.lease(), anyio.create_task_group() as group:
             group.start_soon(ask)
-            await anyio.sleep(0.01)
+            await anyio.wait_all_tasks_blocked()
             assert (queue.serving, queue.waiting, served.is_set()) == (2, 1, False)
             await give_way()
             assert served.is_set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from server.conftest import TOKEN, Served, Writing, serving
 from starlette.convertors import PathConvertor, StringConvertor
 from starlette.routing import Mount, Route
+from waiting import until
 
 from localrag.server.access import Access
 from localrag.server.app import routes_of
@@ -37,9 +37,7 @@ def test_a_request_is_a_line_without_its_texts(told: Served, lines: list[str]) -
         http.request("PURGE", "/api/search")
         http.get("/api/status")
     httpx.get(f"{told.url}/api/status?token={TOKEN}", trust_env=False)
-    before = time.monotonic() + 10
-    while len(lines) < 6 and time.monotonic() < before:  # a line is written behind its response
-        time.sleep(0.01)
+    until(lambda: len(lines) >= 6)  # a line is written behind its response
     said = [line.split(" ", 2)[2].rsplit(" ", 2)[0] for line in lines]
     assert said == [
         "POST /api/search 200",
@@ -63,9 +61,7 @@ def test_what_a_path_names_is_read_behind_the_gate_alone(
             refused = http.post(path)
             assert refused.status_code == 404
             assert "There is no job" in refused.json()["error"]["message"]
-    before = time.monotonic() + 10
-    while len(lines) < 4 and time.monotonic() < before:
-        time.sleep(0.01)
+    until(lambda: len(lines) >= 4)
     assert [line.split(" ", 2)[2].rsplit(" ", 2)[0] for line in lines] == [
         "POST /api/jobs/{number}/cancel 401",
         *["POST /api/jobs/{number}/cancel 404"] * 3,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
-from itertools import islice
 
 from playwright.sync_api import expect
-from server.conftest import GARDEN, TEA, Served
+from server.conftest import GARDEN, TEA, Served, expect_line
 from server.in_browser import Open
 
 
@@ -65,30 +63,28 @@ def test_ranks_of_both_searches_come_with_a_passage(served: Served) -> None:
 
 
 def test_only_a_search_with_the_model_waits_in_the_line(served: Served) -> None:
-    served.llm.pieces, served.llm.pause = [f"word{n} " for n in range(1000)], 0.05
+    served.llm.held = threading.Event()
     served.llm.replies += ["another wording"] * 3
     done: list[str] = []
 
     def ask() -> None:
-        with (
-            served.client() as http,
-            http.stream("POST", "/api/ask", json={"question": "glass house"}) as answer,
-        ):
-            said = (line for line in answer.iter_lines() if line.startswith('data: {"text"'))
-            assert len(list(islice(said, 60))) == 60
+        with served.client() as http:
+            http.post("/api/ask", json={"question": "glass house"})
 
     def expanded() -> None:
         done.extend(texts(served, expand="multi-query"))
 
     threads = [threading.Thread(target=ask), threading.Thread(target=expanded)]
-    threads[0].start()
-    time.sleep(0.3)
-    threads[1].start()
-    started = time.monotonic()
-    assert texts(served)
-    assert time.monotonic() - started < 2
+    with served.client() as http:
+        threads[0].start()
+        expect_line(http, waiting=0, answering=1)
+        threads[1].start()
+        expect_line(http, waiting=1)
+        assert texts(served)
+        assert not done
+    served.llm.held.set()
     for one in threads:
-        one.join(30)
+        one.join(60)
     assert GARDEN in done
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ import httpx
 import pytest
 from mcp.server.session import ServerSession
 from server.conftest import TOKEN, Served
+from waiting import until
 
 from localrag.server import listening
 from localrag.server.access import Access
@@ -44,7 +47,7 @@ def unread(port: int, path: str, **asked: object) -> Iterator[socket.socket]:
     body = json.dumps(asked)
     with socket.socket() as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        raw.settimeout(10)
+        raw.settimeout(60)
         raw.connect(("127.0.0.1", port))
         raw.sendall(
             f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -56,20 +59,13 @@ def unread(port: int, path: str, **asked: object) -> Iterator[socket.socket]:
 
 def answered(port: int) -> str:
     """The events of somebody who reads, in a time in which nobody else's answer is waited for."""
-    http = httpx.Client(headers={"authorization": f"Bearer {TOKEN}"}, timeout=10, trust_env=False)
-    url, before, events = f"http://127.0.0.1:{port}/api/ask", time.monotonic() + 10, ""
+    http = httpx.Client(headers={"authorization": f"Bearer {TOKEN}"}, timeout=60, trust_env=False)
+    url, before, events = f"http://127.0.0.1:{port}/api/ask", time.monotonic() + 60, ""
     with http, http.stream("POST", url, json={"question": QUESTION}) as response:
         for piece in response.iter_text():
             events += piece
             assert time.monotonic() < before, events
     return events
-
-
-def wait_until(there: Callable[[], object]) -> None:
-    before = time.monotonic() + 15
-    while not there():
-        assert time.monotonic() < before
-        time.sleep(0.02)
 
 
 def test_work_does_not_wait_for_who_does_not_read() -> None:
@@ -83,7 +79,7 @@ def test_work_does_not_wait_for_who_does_not_read() -> None:
 
         events = streamed(produce, lambda _: ())
         first = await anext(events)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await done.wait()
         return [first, *[one async for one in events]]
 
@@ -102,11 +98,17 @@ def test_work_does_not_wait_for_who_does_not_read() -> None:
     ],
 )
 def test_an_answer_that_nobody_reads_frees_the_model(
-    served: Served, narrow: int, path: str, asked: dict[str, object]
+    served: Served,
+    narrow: int,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    asked: dict[str, object],
 ) -> None:
+    monkeypatch.setattr(listening, "SLOWEST_HEAD", 600.0)  # which would free it, too
     served.llm.pieces, served.llm.pause = MANY, 0
+    writes = served.llm.writes = threading.Event()
     with unread(narrow, path, **asked):
-        time.sleep(1)
+        assert writes.wait(60)
         served.llm.pieces = ("It was opened in 1907 [1].",)
         assert "event: answer" in answered(narrow)
 
@@ -139,7 +141,7 @@ def test_a_tool_whose_progress_nobody_reads_frees_the_model(
         http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})
         body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
         with http.stream("POST", "/mcp", json=body):
-            wait_until(lambda: stuck)
+            until(lambda: stuck)
             assert "event: answer" in answered(served.port)
 
 
@@ -147,9 +149,16 @@ def test_who_reads_nothing_of_an_answer_is_cut_off(
     served: Served, narrow: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening, "SLOWEST_HEAD", 0.5)
+    cut, lost = threading.Event(), listening._Protocol.connection_lost
+
+    def hear(protocol: listening._Protocol, error: Exception | None) -> None:
+        lost(protocol, error)
+        cut.set()
+
+    monkeypatch.setattr(listening._Protocol, "connection_lost", hear)
     served.llm.pieces, served.llm.pause = MANY, 0
     with unread(narrow, "/api/ask", question=QUESTION) as raw:
-        time.sleep(3)
+        assert cut.wait(60)
         got = b""
         try:
             while piece := raw.recv(1 << 16):
@@ -162,13 +171,33 @@ def test_who_reads_nothing_of_an_answer_is_cut_off(
 def test_who_reads_slowly_is_not_cut_off(
     served: Served, narrow: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "SLOWEST_HEAD", 0.5)
+    """Reader and server take turns, so that no pause of this machine counts as one of theirs."""
+    give_up, looks, sizes = listening._Protocol._give_up, list[bool](), list[int]()
+    seen: list[listening._Protocol] = []
+
+    def look(protocol: listening._Protocol) -> None:
+        size = protocol.transport.get_write_buffer_size()
+        less = 0 < size < min(sizes, default=sys.maxsize)
+        if less:
+            sizes.append(size)
+            give_up(protocol)
+        else:  # what was read lay elsewhere on the way
+            protocol._wait()
+        seen.append(protocol)
+        looks.append(less)
+
+    monkeypatch.setattr(listening, "SLOWEST_HEAD", 0.02)
+    monkeypatch.setattr(listening._Protocol, "_give_up", look)
     served.llm.pieces, served.llm.pause = MANY, 0
     with unread(narrow, "/api/ask", question=QUESTION) as raw:
+        until(lambda: looks)
         got = b""
         while b"event: answer" not in got:
-            got += raw.recv(4096)
-            time.sleep(0.02)
+            before = len(looks)
+            got += (piece := raw.recv(4096))
+            assert piece, "it was cut off"
+            until(lambda: len(looks) > before or not seen[-1].flow.write_paused)  # noqa: B023
+    assert looks.count(True) > 2
 
 
 def test_what_an_answer_may_read_has_a_bound(served: Served) -> None:

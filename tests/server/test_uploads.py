@@ -315,7 +315,9 @@ def test_the_file_stays_until_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -
         stream = uploads.UploadRoutes()._added(nothing, Path("upload"), "a.txt", "en", held)
         assert await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
-        await anyio.sleep(0.05)
+        with anyio.move_on_after(60):
+            while len(happened) < 2:
+                await anyio.sleep(0.01)
 
     monkeypatch.setattr(uploads, "working", working)
     asyncio.run(leave())

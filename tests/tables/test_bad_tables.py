@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "library"))
+from counting import instructions
 from library_fixtures import add, document, open_library
 from scripted_llm import ScriptedLLM
 
@@ -78,9 +78,7 @@ def price(_: Column, source: str) -> Reply:
 )
 def test_a_query_makes_nothing_large(sql: str) -> None:
     made = sheets.dataset_of([sheets.RawTable("/a.csv", "", ("Item",), [("111",)], [(1, 1)])])
-    began = time.monotonic()
-    assert run(made, sql).error
-    assert time.monotonic() - began < 5
+    assert run(made, sql).error not in (None, "", "interrupted"), "refused, and not given up"
 
 
 def test_long_rows_are_cut_short_together() -> None:
@@ -263,16 +261,16 @@ def some_tables(count: int, width: int) -> list[RawTable]:
     ]
 
 
-def test_the_time_for_tables_grows_with_their_number() -> None:
-    for width in (4, 40):
-        tables = some_tables(4000, width)
-        began = time.process_time()
-        for table in tables:
-            sheets.dataset_of([table])
-        alone = time.process_time() - began
-        began = time.process_time()
-        assert len(datasets(tables)) == 4000
-        assert time.process_time() - began < 3 * alone
+@pytest.mark.parametrize("width", [4, 40])
+def test_the_work_for_tables_grows_with_their_number(width: int) -> None:
+    def work(count: int) -> int:
+        tables = some_tables(count, width)
+        made = list[Dataset]()
+        steps = instructions(lambda: made.extend(datasets(tables)))
+        assert len(made) == count
+        return steps
+
+    assert work(400) < 5 * work(100)
 
 
 def test_of_a_document_so_many_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,11 +315,10 @@ def long_cells(count: int) -> Dataset:
 
 def test_a_query_that_takes_too_much_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query, "MOST_MEMORY", 50 << 20)
+    monkeypatch.setattr(query, "SECONDS", 3600.0)
     wide = "a.Name || b.Name || c.Name"
-    began = time.monotonic()
     result = run(long_cells(100), f"SELECT COUNT(DISTINCT {wide}) FROM data a, data b, data c")
     assert result.error == "interrupted"
-    assert time.monotonic() - began < query.SECONDS / 2
 
 
 def test_bytes_are_counted_as_characters_are(monkeypatch: pytest.MonkeyPatch) -> None:
