@@ -3,8 +3,7 @@
     python benchmarks/wtq.py DATA [--half even|odd] [--questions N] [--out OUT.jsonl]
 
 DATA holds `questions.jsonl` {id, table, question, answers} and the tables as CSV. The halves are of
-tables, not of questions. "sure" is what would be shown as the answer. The first two formulations
-and those that are drawn where they differ are told apart.
+tables, not of questions. "sure" is what would be shown as the answer.
 
 Pasupat and Liang 2015, Compositional Semantic Parsing on Semi-Structured Tables; its evaluator
 compares sets of values without case, accents, quotation marks and brackets, and numbers as numbers.
@@ -55,7 +54,6 @@ def main() -> None:
             row = question | {
                 "sure": computed.sure,
                 "right": right,
-                "formulations": computed.formulations,
                 "doubt": computed.doubt,
                 "form": computed.form.sql,
                 "sql": computed.sql.sql,
@@ -68,20 +66,9 @@ def main() -> None:
             if arguments.out:
                 with arguments.out.open("a", encoding="utf-8") as file:
                     print(json.dumps(row, ensure_ascii=False), file=file)
-    told("first two", [row for row in rows if row["formulations"] == 2], len(rows))
-    told("drawn", [row for row in rows if row["formulations"] > 2], len(rows))
-    told("together", rows, len(rows))
-
-
-def told(name: str, rows: Sequence[dict[str, Any]], count: int) -> None:
-    """One line of figures, as shares of all questions and of those that are answered."""
     sure = [row for row in rows if row["sure"]]
     right = sum(row["right"] for row in sure)
-    of_sure = f"{right / len(sure):.2f}" if sure else "-"
-    print(
-        f"{name}: {len(rows)} of {count}, {len(sure)} answered ({len(sure) / max(count, 1):.2f}), "
-        f"{right} right ({of_sure} of these)"
-    )
+    print(f"{len(rows)} questions, {len(sure)} answered, {right} of these rightly")
 
 
 def chosen(data: Path, half: str | None, count: int | None) -> list[dict[str, Any]]:

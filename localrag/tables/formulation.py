@@ -1,8 +1,7 @@
 """A question as a query, twice: filled in as a form, and written in SQL, each without the other.
 
 The form is held to the columns and values that are there (a JSON schema, which becomes a grammar).
-What both give is the answer. Where they differ, more of both are drawn, and what most of them give
-is the answer (Shi et al. 2022, MBR-EXEC; Wang et al. 2023, self-consistency); else nothing is sure.
+What both give is the answer; where they differ, nothing is sure.
 """
 
 from __future__ import annotations
@@ -48,11 +47,6 @@ _MOST_SHOWN = 30
 _ENUMERATED = 40
 _LONGEST_ENUMERATED = 60
 _REPLY = 200
-_DRAWN = 3
-"""Forms and queries in SQL that are drawn beside the first where those differ."""
-_TEMPERATURE = 0.8
-_MOST_VOTES = 3
-"""Formulations of which a result needs as many, those in SQL and forms among them."""
 _NAMES = ("file", "sheet")
 """Columns that say where a row of several files stands."""
 _WORD_OF_NAME = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]{2,}")
@@ -70,7 +64,6 @@ class Computed:
 
     `sure`: both formulations agree. `form` and `sql` are what each gave, `query` is the form.
     `rows` are the numbers of the rows that were counted. `doubt` says why it is not sure.
-    `formulations` is how many were made.
     """
 
     question: str
@@ -80,7 +73,6 @@ class Computed:
     rows: tuple[int, ...]
     doubt: Doubt = ""
     currencies: tuple[str, ...] = ()
-    formulations: int = 2
 
     @property
     def sure(self) -> bool:
@@ -109,13 +101,6 @@ def compute(question: str, dataset: Dataset, llm: LLM) -> Computed:
             query, form = third, result
         elif third.where and third.where == linked(question, dataset) and agree(result, form):
             sql = result  # nothing in it is the form's
-    formulations = 2
-    settled = form.error or sql.error or (form.is_empty and sql.is_empty) or agree(form, sql)
-    if query and not settled:
-        formulations += 2 * _DRAWN
-        elected = _elected(question, dataset, columns, llm, language, [(query, form)], [sql])
-        if elected:
-            query, form, sql = elected
     currencies = mixed_currencies(dataset, query) if query else ()
     rows = tuple(counted_rows(dataset, query)) if query else ()
     doubt = ""
@@ -127,42 +112,7 @@ def compute(question: str, dataset: Dataset, llm: LLM) -> Computed:
         doubt = "nothing"
     elif not agree(form, sql):
         doubt = "differ"
-    return Computed(question, query, form, sql, rows, doubt, currencies, formulations)
-
-
-def _elected(
-    question: str,
-    dataset: Dataset,
-    columns: Sequence[SheetColumn],
-    llm: LLM,
-    language: LanguageCode,
-    forms: list[tuple[Query, QueryResult]],
-    written: list[QueryResult],
-) -> tuple[Query, QueryResult, QueryResult] | None:
-    """A form and a query in SQL that agree, with more votes than any other; None for no such.
-
-    The votes are the formulations that are given and those that are drawn, by what they give.
-    """
-    for seed in range(1, _DRAWN + 1):
-        sql = _written(question, dataset, columns, llm, language, seed)
-        written.append(run(dataset, sql) if sql else QueryResult("", error="no query"))
-    for seed in range(1, _DRAWN + 1):
-        query = _filled(question, dataset, columns, llm, language, seed)
-        if query:
-            forms.append((query, run(dataset, sql_of(query))))
-    results = [*written, *(result for _, result in forms)]
-    votes = [sum(agree(result, other) for other in results) for result in results]
-    first = max(range(len(results)), key=votes.__getitem__)
-    rivals = [
-        count
-        for result, count in zip(results, votes, strict=True)
-        if not agree(result, results[first])
-    ]
-    if votes[first] < max([_MOST_VOTES, *(count + 1 for count in rivals)]):
-        return None
-    form = next((pair for pair in forms if agree(pair[1], results[first])), None)
-    sql = next((result for result in written if agree(result, results[first])), None)
-    return (*form, sql) if form and sql else None
+    return Computed(question, query, form, sql, rows, doubt, currencies)
 
 
 def _ends_before(query: Query, dataset: Dataset) -> bool:
@@ -319,17 +269,10 @@ def _written(
     columns: Sequence[SheetColumn],
     llm: LLM,
     language: LanguageCode,
-    seed: int = 0,
 ) -> str:
     messages = _asked("table_sql", question, dataset, described(dataset, columns), language)
-    options = _options(len(messages) - 1, seed)
-    return sql_in(llm.complete(messages, options).text, dataset)
-
-
-def _options(keep: int, seed: int, schema: Mapping[str, object] | None = None) -> Options:
-    """For the likeliest formulation, or with a seed for one that is drawn."""
-    temperature = _TEMPERATURE if seed else 0.0
-    return Options(_REPLY, temperature, seed, schema, keep)
+    reply = llm.complete(messages, Options(max_tokens=_REPLY, keep=len(messages) - 1)).text
+    return sql_in(reply, dataset)
 
 
 def _filled(
@@ -338,10 +281,9 @@ def _filled(
     columns: Sequence[SheetColumn],
     llm: LLM,
     language: LanguageCode,
-    seed: int = 0,
 ) -> Query | None:
     messages = _asked("table_query", question, dataset, described(dataset, columns), language)
-    options = _options(len(messages) - 1, seed, form_schema(columns))
+    options = Options(max_tokens=_REPLY, schema=form_schema(columns), keep=len(messages) - 1)
     try:
         return query_in(llm.complete(messages, options).text, columns)
     except BackendError:  # of the form alone: a backend that fails does so at the SQL, too

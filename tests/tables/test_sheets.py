@@ -134,8 +134,7 @@ def test_two_formulations_that_agree_are_the_answer() -> None:
 
 
 def test_two_that_differ_are_both_shown() -> None:
-    count, total = form("count", "Work"), "SELECT SUM(Cost_GBP) FROM data"
-    llm = ScriptedLLM([count, *[total] * 4, *[count] * 3])
+    llm = ScriptedLLM([form("count", "Work"), "SELECT SUM(Cost_GBP) FROM data"])
     made = dataset(COSTS)
     computed = compute("How much?", made, llm)
     assert (computed.sure, computed.doubt) == (False, "differ")
