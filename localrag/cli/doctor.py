@@ -415,19 +415,25 @@ def _language_model(
 
 def _llama_build() -> Diagnosis:
     """Which llama.cpp runs, and what of the processor it uses."""
-    from localrag.models.llms.llama_cpp import native
+    from localrag.models.llms.llama_cpp import native, prebuilt
 
     build = native.build()
     instructions = tr(", ").join(build.instructions) or "?"
     if build.package:
         text = tr(
-            "version {version}, prebuilt ({package}); uses {instructions}. If this processor has "
-            "AVX-512, `LOCALRAG_COMPILE=1 python3 scripts/demo.py` builds one that reads faster; "
-            "it needs a C++ compiler.",
+            "version {version}, prebuilt ({package}); uses {instructions}",
             version=build.version,
             package=build.package,
             instructions=instructions,
         )
+        if unused := prebuilt.unused_instructions():
+            text += tr(
+                ". This processor has {names} too: `LOCALRAG_COMPILE=1 python3 scripts/demo.py` in "
+                "the checkout builds one that reads faster. It needs a C++ compiler and minutes to "
+                "an hour; this one stays until the new one has passed its trial. For a machine "
+                "without a network: `localrag bundle create --compile`.",
+                names=tr(", ").join(unused),
+            )
     else:
         text = tr(
             "version {version}, of llama-cpp-python; uses {instructions}",

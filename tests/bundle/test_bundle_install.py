@@ -393,6 +393,35 @@ def test_what_a_file_took_is_given_back_where_it_does_not_fit(
     assert launch(there, "--version")[0] == "localrag 10.0.0"
 
 
+def test_a_home_that_takes_no_folder_is_said_with_the_way_out(
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a read-only one does, also for root."""
+    home = tmp_path / "home 主目录"
+    home.touch()
+    monkeypatch.setattr(Path, "home", lambda: home)
+    assert program.main([str(bundle), "--yes"], bundle / "install.py") == 1
+    message = capsys.readouterr().err
+    assert str(home) in message
+    assert "another folder with --to" in message
+    assert "Traceback" not in message
+
+
+def test_an_archive_that_was_cut_off_is_named(
+    bundle: Path, there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = zipped(bundle, tmp_path / "离线 bundle.zip")
+    packed.write_bytes(packed.read_bytes()[:-200])
+    assert install(packed, there) == 1
+    message = capsys.readouterr().err
+    assert "离线 bundle.zip is not a readable archive" in message
+    assert "Copy the bundle again" in message
+    assert not there.exists()
+
+
 @pytest.mark.skipif(ON_WINDOWS or os.geteuid() == 0, reason="only where rights bind")
 def test_a_place_where_nobody_may_write(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)

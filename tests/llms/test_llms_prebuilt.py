@@ -131,6 +131,21 @@ def test_a_library_that_is_cut_off(site: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only where Linux names these flags")
+@pytest.mark.parametrize(
+    ("flags", "unused"),
+    [("avx2 fma", []), ("avx2 avx512f avx512bw avx_vnni", ["avx512f", "avx_vnni"]), (None, None)],
+)
+def test_what_only_our_own_build_would_use_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str | None, unused: list[str] | None
+) -> None:
+    path = tmp_path / "cpuinfo"
+    if flags is not None:
+        path.write_text(f"processor : 0\nflags\t\t: fpu {flags}\n")
+    monkeypatch.setattr(prebuilt, "_CPUINFO", path)
+    monkeypatch.setattr(prebuilt.platform, "machine", lambda: "x86_64")
+    assert prebuilt.unused_instructions() == unused
+
+
 def test_a_processor_that_is_too_old(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cpuinfo = site / "cpuinfo"
     cpuinfo.write_text("processor : 0\nflags\t\t: fpu sse4_2 avx f16c fma\n")

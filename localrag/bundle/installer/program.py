@@ -38,8 +38,8 @@ def main(arguments: Sequence[str], program: Path) -> int:
         _complain(
             BundleError(
                 "{path}: {reason}.",
-                hint="Check the free space, and whether you may read and write there; then run it "
-                "again.",
+                hint="Check the free space, and whether you may read and write there, or name "
+                "another folder with --to; then run it again.",
                 path=error.filename or options.to,
                 reason=error.strerror or error,
             )

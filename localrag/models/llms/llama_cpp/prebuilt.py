@@ -200,19 +200,30 @@ def _check_version(library: Library, path: Path) -> None:
         )
 
 
+def unused_instructions() -> list[str] | None:
+    """What our own build would use of this processor and the library does not, or None.
+
+    None stands for a system or processor that does not say it in a file.
+    """
+    flags = _flags()
+    return None if flags is None else sorted(flags & {"avx512f", "avx_vnni"})
+
+
+def _flags() -> set[str] | None:
+    if platform.machine() != "x86_64" or not _CPUINFO.is_file():
+        return None
+    lines = _CPUINFO.read_text("utf-8", "replace").splitlines()
+    return next((set(line.split()) for line in lines if line.startswith("flags")), None)
+
+
 def _check_processor(path: Path) -> None:
     """Only Linux says it in a file; elsewhere the trial after installing shows it."""
-    if platform.machine() != "x86_64" or not _CPUINFO.is_file():
-        return
-    for line in _CPUINFO.read_text("utf-8", "replace").splitlines():
-        if line.startswith("flags"):
-            missing = sorted(set(INSTRUCTIONS) - set(line.split()))
-            if missing:
-                raise BackendError(
-                    "The prebuilt llama.cpp in {path} needs a processor with {names}.",
-                    hint="Install a C++ compiler, then: pip install --force-reinstall --no-deps "
-                    "llama-cpp-python",
-                    path=path,
-                    names=", ".join(missing),
-                )
-            return
+    flags = _flags()
+    if flags is not None and (missing := sorted(set(INSTRUCTIONS) - flags)):
+        raise BackendError(
+            "The prebuilt llama.cpp in {path} needs a processor with {names}.",
+            hint="Install a C++ compiler, then: pip install --force-reinstall --no-deps "
+            "llama-cpp-python",
+            path=path,
+            names=", ".join(missing),
+        )
