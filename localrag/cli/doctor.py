@@ -427,8 +427,8 @@ def _llama_build() -> Diagnosis:
             instructions=instructions,
         )
         if unused := prebuilt.unused_instructions():
-            text += tr(
-                ". This processor has {names} too: `LOCALRAG_COMPILE=1 python3 scripts/demo.py` in "
+            text += "\n" + tr(
+                "This processor has {names} too: `LOCALRAG_COMPILE=1 python3 scripts/demo.py` in "
                 "the checkout builds one that reads faster. It needs a C++ compiler and minutes to "
                 "an hour; this one stays until the new one has passed its trial. For a machine "
                 "without a network: `localrag bundle create --compile`.",
