@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,9 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "library"))
 from library_fixtures import add, document, open_library
 from scripted_llm import ScriptedLLM
 
+from localrag.engine import compute_in
 from localrag.errors import LibraryError, StoppedError, UsageError
 from localrag.library.library import Library
-from localrag.messages import spoken_to
+from localrag.messages import spoken, spoken_to
 from localrag.presentation.computed import basis_lines, computed_json, computed_lines
 from localrag.presentation.tables import total_lines
 from localrag.tables import query, sheets
@@ -31,6 +34,7 @@ from localrag.tables.formulation import compute
 from localrag.tables.query import Query, run, sql_of
 from localrag.tables.records import Begun, CellDone, Column, NotKept, Reply, Table
 from localrag.tables.sheets import Dataset, RawTable, datasets, raw_tables
+from localrag.text.tokenize import Tokenizer
 from localrag.types import Basis, Citation, Document, Page, TableSpan
 
 COSTS = Column("What does it cost?", "money")
@@ -390,3 +394,15 @@ def test_tables_that_were_not_read_are_counted_and_told(monkeypatch: pytest.Monk
     basis = Basis(("report.html",), 1, 1, unread_tables={"report.html": 1})
     with spoken_to("zh"):
         assert any("report.html 中有 1 个表格未读取" in line for line in basis_lines(basis))
+
+
+def test_where_no_table_fits_those_that_were_not_read_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sheets, "MOST_TABLES", 3)
+    model: Any = SimpleNamespace(chooser=None)  # which is not asked where no word is shared
+    for count, told in ((5, "2 more were not read"), (3, "Name the file whose rows are meant.")):
+        made = datasets(raw_tables(many_tables(count)))
+        with pytest.raises(UsageError, match="None of 3 tables fits") as refused:
+            compute_in("How many zebras?", made, model, Tokenizer())
+        assert told in spoken(refused.value, "en")
