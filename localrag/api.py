@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypedDict, TypeVar, Unpack
 
@@ -402,10 +403,11 @@ class LocalRAG:
         names = [os.fspath(file) for file in files]
         there = [name for name in names if Path(name).expanduser().is_file()]
         stored = [name for name in names if name not in there]
-        sheets = _sheets_of(there, self.settings)
+        options = AskOptions(stopped=stopped)
+        sheets = _sheets_of(there, self.settings, stopped)
         if stored or not names:
-            sheets += self.engine.sheets(stored)
-        return self.engine.compute(question, sheets, AskOptions(stopped=stopped))
+            sheets += self.engine.sheets(stored, options)
+        return self.engine.compute(question, sheets, options)
 
     @classmethod
     def compute_files(
@@ -726,7 +728,9 @@ def _last_of(kind: type[T], events: Iterator[E], on_event: Callable[[E], None]) 
     raise AssertionError("events end with what they come to")
 
 
-def _sheets_of(files: Sequence[str], settings: Settings) -> list[Dataset]:
+def _sheets_of(
+    files: Sequence[str], settings: Settings, stopped: threading.Event | None = None
+) -> list[Dataset]:
     """The tables of files that lie here, typed; those alike as one."""
     from localrag.indexing.reading import from_file
     from localrag.tables.sheets import datasets, raw_tables
@@ -744,4 +748,5 @@ def _sheets_of(files: Sequence[str], settings: Settings) -> list[Dataset]:
             )
     with closing(factory.make_parse(settings)) as parse:
         documents = [from_file(Path(file).expanduser(), parse, None, detect) for file in files]
-    return datasets(table for reading in documents for table in raw_tables(reading.document))
+    tables = [raw_tables(reading.document, stopped=stopped) for reading in documents]
+    return datasets(chain.from_iterable(tables), stopped)

@@ -489,7 +489,7 @@ class Engine:
         access = LibraryAccess(
             hits,
             records,
-            self._sheets,
+            partial(self._sheets, stopped=reading.stopped),
             fill,
             cite,
             name,
@@ -721,13 +721,16 @@ class Engine:
         """The sheets and tables of the documents that match, typed; those alike as one.
 
         Without those that the language model may not read. Raises UsageError where a pattern
-        matches nothing.
+        matches nothing, StoppedError once `options.stopped` is set.
         """
         private = hosted.private_sources(self.settings).documents(self.library)
         records = self.selection(patterns, options=options).documents
-        return self._sheets([record for record in records if record.id not in private])
+        wanted = [record for record in records if record.id not in private]
+        return self._sheets(wanted, options.stopped)
 
-    def _sheets(self, records: Sequence[DocumentRecord]) -> list[Dataset]:
+    def _sheets(
+        self, records: Sequence[DocumentRecord], stopped: threading.Event | None
+    ) -> list[Dataset]:
         from localrag.tables.sheets import datasets, raw_tables
 
         there = self.library.with_tables()
@@ -735,8 +738,8 @@ class Engine:
         for record in records:
             document = self.library.document(record.id) if record.id in there else None
             if document is not None:
-                tables += raw_tables(document, record.id)
-        return datasets(tables)
+                tables += raw_tables(document, record.id, stopped)
+        return datasets(tables, stopped)
 
     def compute(
         self, question: str, datasets: Sequence[Dataset], options: AskOptions = AskOptions()
@@ -1034,10 +1037,15 @@ def compute_in(
         judged = fitting(question, [(some, 1.0) for some in likely], model.chooser)
         dataset = judged[0][0] if judged else None
     if dataset is None:
+        unread = {file: n for some in datasets for file, n in some.unread_tables.items()}
         raise UsageError(
             "None of {count} tables fits the question.",
-            hint="Name the file whose rows are meant.",
+            hint="{unread} more were not read, of files with very many: save those that are meant "
+            "as files of their own."
+            if unread
+            else "Name the file whose rows are meant.",
             count=len(datasets),
+            unread=sum(unread.values()),
         )
     expect_few_rows(dataset)
     return dataset, compute(question, dataset, model.llm)

@@ -530,7 +530,8 @@ class Basis:
     and `other_sql` are two readings of the question, made without each other; `doubt` says why they
     settle nothing, "" where they agree. `questions` were put to each document, and the
     `undecided` ones have no sure reply. `totals_left_out` are rows that add up others. `documents`
-    are the ids of all of them.
+    are the ids of all of them. `unread_tables` says of files with very many tables how many of them
+    were not read.
     """
 
     files: tuple[str, ...]
@@ -543,6 +544,7 @@ class Basis:
     undecided: tuple[str, ...] = ()
     totals_left_out: int = 0
     documents: tuple[str, ...] = ()
+    unread_tables: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

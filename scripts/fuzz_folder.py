@@ -287,6 +287,11 @@ def _is_plain(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
+def _fits(path: Path) -> bool:
+    """Not what was made huge before: it does not fit into the memory of this process."""
+    return _is_plain(path) and path.stat().st_size < 1 << 24
+
+
 def link_entry(scene: Scene) -> None:
     """A link to the canary, to nothing in it, to a device, or to itself."""
     target: Path | str = scene.victim()
@@ -364,9 +369,7 @@ def rights(scene: Scene) -> None:
 
 def damage(scene: Scene) -> None:
     """Cut short, emptied, made huge, or with other bytes."""
-    plain = [path for path in scene.library.rglob("*") if _is_plain(path)]
-    # Not one that was made huge before: it does not fit into the memory of this process.
-    path = scene.draw.choice(sorted(one for one in plain if one.stat().st_size < 1 << 24))
+    path = scene.draw.choice(sorted(filter(_fits, scene.library.rglob("*"))))
     data = bytearray(path.read_bytes())
     match scene.draw.randrange(5):
         case 0:
@@ -416,7 +419,7 @@ def swap(scene: Scene) -> None:
 def foreign_segments(scene: Scene) -> None:
     """Other bytes in the place of a segment, as many or not, with the times of the old ones."""
     for path in sorted(scene.library.glob("*/*.segment")):
-        if not _is_plain(path):
+        if not _fits(path):
             continue
         found = path.stat()
         size = scene.draw.choice((found.st_size, 0, 1, found.st_size + 1, 1 << 20))
@@ -521,7 +524,7 @@ def endless(scene: Scene) -> None:
     )
     with _database(scene) as connection:
         usable = connection is not None
-    if usable:
+    if usable and _fits(scene.catalogue):
         with suppress(sqlite3.Error, TypeError):
             make_endless(scene.catalogue, table)
 

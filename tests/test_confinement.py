@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Iterator
@@ -21,6 +23,8 @@ from localrag.system import confinement, processes
 ATTACKING = """
 import ctypes, os, socket, subprocess, sys, threading
 import localrag.documents.files as files
+
+STATUS = os.open("/proc/self/status", os.O_RDONLY)  # which cannot be opened any more, later
 from localrag.types import Document, Page
 
 def thread(action):
@@ -45,11 +49,9 @@ def call(number, *arguments):
 
 ON_X86 = os.uname().machine == "x86_64"
 
-def capabilities():
-    import struct
-    held = ctypes.create_string_buffer(24)
-    call(125 if ON_X86 else 90, struct.pack("=Ii", 0x20080522, 0), held)
-    return [one & ~4 for one in struct.unpack("=6I", held.raw)]
+def capabilities(name):
+    lines = os.pread(STATUS, 10_000, 0).decode().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith(name))
 
 def parse_file(path, data, options, tick, **_):
     target = data.decode()
@@ -190,9 +192,86 @@ def test_other_processes_are_left_alone(process: ParsingProcess, code: str) -> N
     assert attack(process, code, os.getpid()) == "refused"
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "call(425, 8, bytes(120))",  # io_uring_setup
+        "call(250 if ON_X86 else 219, 0, -3, 0)",  # keyctl
+        "call(321 if ON_X86 else 280, 0, bytes(64), 64)",  # bpf
+        "call(323 if ON_X86 else 282, 1)",  # userfaultfd
+        "call(298 if ON_X86 else 241, bytes(128), 0, -1, -1, 0)",  # perf_event_open
+        "call(101 if ON_X86 else 117, 0, 0, 0, 0)",  # ptrace: PTRACE_TRACEME
+        "call(310 if ON_X86 else 270, os.getpid(), 0, 0, 0, 0, 0)",  # process_vm_readv
+        "call(311 if ON_X86 else 271, os.getpid(), 0, 0, 0, 0, 0)",  # process_vm_writev
+        "call(29 if ON_X86 else 194, 0, 4096, 0o600)",  # shmget
+        "call(68 if ON_X86 else 186, 0, 0o600)",  # msgget
+        "call(64 if ON_X86 else 190, 0, 1, 0o600)",  # semget
+        "call(272 if ON_X86 else 97, 0)",  # unshare
+        "call(308 if ON_X86 else 268, 0, 0)",  # setns
+        "call(165 if ON_X86 else 40, 0, 0, 0, 0, 0)",  # mount
+        "call(161 if ON_X86 else 51, b'/')",  # chroot
+        "call(126 if ON_X86 else 91, bytes(8), bytes(24))",  # capset
+        "call(105 if ON_X86 else 146, os.getuid())",  # setuid
+        "call(86 if ON_X86 else 37, b'a', b'b')",  # link, linkat
+        "call(85, b'a', 0) if ON_X86 else call(34, -100, b'a', 0)",  # creat, mkdirat
+        "call(191 if ON_X86 else 8, b'/', b'user.x', 0, 0)",  # getxattr
+        "call(283 if ON_X86 else 85, 0, 0)",  # timerfd_create
+        "call(157 if ON_X86 else 167, 22, 0)",  # prctl: PR_SET_SECCOMP
+        "call(157 if ON_X86 else 167, 0x59616D61, -1)",  # PR_SET_PTRACER
+        "call(157 if ON_X86 else 167, 4, 1)",  # PR_SET_DUMPABLE
+        "call(462, 0, 0, 0)",  # mseal, as an example of what came later
+        "call(2**30 + 39)",  # getpid of x32
+        "call(400)",  # which nobody has given a meaning
+        "call(10_000)",
+    ],
+)
+def test_calls_that_reading_does_not_need_are_refused(process: ParsingProcess, code: str) -> None:
+    assert attack(process, code) == "refused"
+
+
+def test_a_call_that_is_newer_is_not_there_so_that_libraries_make_another(
+    process: ParsingProcess,
+) -> None:
+    code = "ctypes.CDLL(None, use_errno=True).syscall({number}), ctypes.get_errno()"
+    for number, error in ((435, errno.ENOSYS), (425, errno.ENOSYS), (41, errno.EPERM)):
+        if number == 41 and platform.machine() != "x86_64":
+            number = 198
+        assert attack(process, code.format(number=number)) == f"(-1, {error})"
+
+
 def test_root_has_no_more_rights_than_others(process: ParsingProcess) -> None:
-    assert attack(process, "capabilities()") == "[0, 0, 0, 0, 0, 0]"
+    for kind in ("CapPrm", "CapEff", "CapInh", "CapAmb"):
+        assert attack(process, f"capabilities({kind!r})") == "0"
+    own = Path("/proc/self/status").read_text()
+    may_drop = int(own.partition("CapEff:")[2].split()[0], 16) >> 8 & 1  # CAP_SETPCAP
+    if may_drop:
+        assert attack(process, "capabilities('CapBnd')") == "0"
     assert attack(process, "__import__('fcntl').fcntl(0, 3) >= 0") == "True", "others are let"
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="only as root, on Linux")
+def test_root_reads_packages_of_another_account(tmp_path: Path) -> None:
+    """And keeps no other right for that; where all are its own, as above, it keeps none."""
+    package = tmp_path / "closed" / "package.py"
+    package.parent.mkdir()
+    package.write_text("there")
+    for path, mode in ((package, 0o600), (package.parent, 0o700)):
+        path.chmod(mode)
+        os.chown(path, 12345, 12345)
+    program = (
+        "import os, pathlib, sys\n"
+        "from localrag.system.confinement import confine\n"
+        "status = os.open('/proc/self/status', os.O_RDONLY)\n"
+        "package = pathlib.Path(sys.argv[1])\n"
+        "confine(package)\n"
+        "print(package.read_text())\n"
+        "print(*[line.split()[1] for line in os.pread(status, 10_000, 0).decode().splitlines()\n"
+        "        if line.startswith(('CapPrm', 'CapEff', 'CapInh', 'CapAmb'))])\n"
+    )
+    done = processes.run(processes.python(program, str(package)), processes.PLAIN)
+    text, sets = done.stdout.decode().splitlines()
+    assert text == "there"
+    assert [int(number, 16) for number in sets.split()] == [0, 4, 4, 0]  # CAP_DAC_READ_SEARCH
 
 
 def test_attacks_that_work_elsewhere_are_not_refused_for_another_reason(
@@ -224,7 +303,7 @@ def test_where_the_kernel_has_neither_reading_goes_on(
 ) -> None:
     without = (
         "from localrag.system import confinement\n"
-        "confinement._landlock = confinement._seccomp = lambda *_: False\n"
+        "confinement._landlock = confinement._seccomp = lambda *_, **__: False\n"
     )
     process = ParsingProcess(program=without + PROGRAM)
     assert process(Path("a.txt"), b"some text").text == "some text"
@@ -234,28 +313,42 @@ def test_where_the_kernel_has_neither_reading_goes_on(
 @pytest.mark.skipif(sys.platform != "linux", reason="only on Linux")
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_numbers_are_those_of_the_kernel(machine: str) -> None:
-    """The same names on both processors; those that only x86 has are left over."""
     header = Path("/usr/include/asm-generic/unistd.h")
     if machine == "x86_64":
         header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
     if not header.is_file():
         pytest.skip("only where the kernel's headers are installed")
-    found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())
-    names = {int(number): name for name, number in found}
-    numbers = (*confinement._FORBIDDEN[machine], *confinement._COMMON)
-    known = {names[number] for number in numbers if number in names}
-    assert all(number in names or number > max(names) for number in numbers)  # newer ones
-    wanted = "socket connect sendto execve execveat ptrace unshare setns mount io_uring_setup"
-    assert set(wanted.split()) <= known
-    assert {"read", "write", "openat", "mmap", "futex", "exit_group"}.isdisjoint(known)
-    assert names[confinement._CLONE[machine]] == "clone"
-    assert [names[each] for each in confinement._ORDERS[machine]] == ["fcntl", "ioctl"]
-    assert names[confinement._CAPSET[machine]] == "capset"
-    assert [names[each] for each in confinement._ABOUT_A_PROCESS[machine]] == [
-        "kill",
-        "tgkill",
-        "prlimit64",
-    ]
+    text = header.read_text()
+    # Those of aarch64 that 32 bits name otherwise: #define __NR3264_fcntl 25
+    numbers = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", text))
+    if machine == "aarch64":
+        numbers |= {"newfstatat": "79"}  # there, the name of 64 bits is made by another macro
+    newest = max(map(int, numbers.values()))
+    lists = [*confinement._ALLOWED.values(), confinement._ALLOWED_AT_WORK, confinement._CLONE]
+    lists += [confinement._ABOUT_A_PROCESS, *confinement._BY_ORDER, confinement._CAPSET]
+    names = []
+    for call in ", ".join(lists).split(", "):
+        name, *both = call.split()
+        number = both[("x86_64", "aarch64").index(machine)]
+        names.append(name)
+        if number == "-":
+            assert name not in numbers
+        elif int(number) <= newest:  # the headers may be older
+            assert numbers[name] == number, name
+    assert len(set(names)) == len(names)
+    assert set(confinement._BY_ORDER) == {"fcntl 72 25", "ioctl 16 29", "prctl 157 167"}
+    private = "socket connect sendto execve ptrace unshare setns mount io_uring_setup chmod clone3"
+    assert set(private.split()).isdisjoint(names)
+
+
+@pytest.mark.parametrize("works", [False, True])
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_jump_of_the_filter_ends_within_it(machine: str, works: bool) -> None:
+    code = [struct.unpack("=HBBI", line) for line in confinement._filter(machine, works=works)]
+    for place, (operation, then, otherwise, _) in enumerate(code):
+        if operation & 7 == 5:  # a jump
+            assert place + 1 + max(then, otherwise) < len(code)
+    assert code[-1][0] == code[-2][0] == 6  # they return
 
 
 def test_errors_of_reading_are_what_they_were(process: ParsingProcess) -> None:

@@ -120,6 +120,33 @@ def test_removed_text_and_other_answers_that_check_does_not_know_of_are_wrong(
         fuzz_folder.read_folder(tmp_path, random.Random(1), seeds)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="files there are not sparse by themselves")
+def test_a_file_that_was_made_huge_is_not_read_to_be_harmed_again(
+    folders: tuple[ModuleType, list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended the run with an OverflowError of `randbytes`, or with all memory taken."""
+    fuzz_folder, seeds = folders
+    huge = []
+
+    def enlarge(scene: Any) -> None:
+        for path in (*scene.library.glob("*/*.segment"), scene.catalogue):
+            os.truncate(path, 1 << 40)
+            huge.append(path)
+
+    def expect_huge(scene: Any) -> None:
+        assert {path.stat().st_size for path in huge} == {1 << 40}
+        assert len(huge) > 1
+
+    kinds = (enlarge, fuzz_folder.damage, fuzz_folder.foreign_segments, fuzz_folder.endless)
+    monkeypatch.setattr(
+        fuzz_folder, "_mutated", lambda scene: "".join(str(kind(scene)) for kind in kinds)
+    )
+    monkeypatch.setattr(fuzz_folder, "COMMANDS", {"status": expect_huge})
+    for seed in range(5):
+        huge.clear()
+        fuzz_folder.read_folder(tmp_path, random.Random(seed), seeds)
+
+
 def test_a_folder_is_made_from_seed_and_number(
     folders: tuple[ModuleType, list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

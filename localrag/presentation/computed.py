@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from localrag.documents.formats.table import shown_name
@@ -10,7 +10,7 @@ from localrag.messages import tr
 from localrag.presentation.tables import amount_text
 from localrag.tables.formulation import Computed
 from localrag.tables.query import Condition, Query, QueryResult
-from localrag.tables.sheets import Dataset, SheetColumn
+from localrag.tables.sheets import MOST_TABLES, Dataset, SheetColumn
 from localrag.types import Basis
 
 SHOWN = 20
@@ -149,6 +149,7 @@ def left_out_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
             "{count} {count:row|rows} with totals left out, so that nothing is counted twice",
             count=dataset.totals,
         )
+    yield from _unread_lines(dataset.unread_tables)
     keys = set()
     if query := computed.query:
         keys = {query.of, query.by, *(condition.key for condition in query.where)}
@@ -160,6 +161,17 @@ def left_out_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
                 count=column.unread,
                 column=column.name,
             )
+
+
+def _unread_lines(unread: Mapping[str, int]) -> Iterator[str]:
+    for source, count in unread.items():
+        yield tr(
+            "{count} {count:table|tables} of {file} {count:was|were} not read: the limit is {most} "
+            "for each document",
+            count=count,
+            file=shown_name(source),
+            most=MOST_TABLES,
+        )
 
 
 def basis_lines(basis: Basis) -> Iterator[str]:
@@ -174,6 +186,7 @@ def basis_lines(basis: Basis) -> Iterator[str]:
             "{count} {count:row|rows} with totals left out, so that nothing is counted twice",
             count=basis.totals_left_out,
         )
+    yield from _unread_lines(basis.unread_tables)
     if basis.questions:
         yield tr("Other documents or questions: `localrag table`.")
     else:
@@ -199,4 +212,5 @@ def computed_json(dataset: Dataset, computed: Computed) -> dict[str, Any]:
             for origin in map(dataset.origin, computed.rows)
         ],
         "totals_left_out": dataset.totals,
+        "unread_tables": dataset.unread_tables,
     }

@@ -153,6 +153,7 @@ def _from_sheets(question: str, dataset: Dataset, access: LibraryAccess, llm: LL
         doubt=computed.doubt,
         totals_left_out=dataset.totals,
         documents=dataset.documents,
+        unread_tables={access.name(file): n for file, n in dataset.unread_tables.items()},
     )
     language = answer_language(question)
     closing = render(
@@ -162,6 +163,9 @@ def _from_sheets(question: str, dataset: Dataset, access: LibraryAccess, llm: LL
         rows=str(basis.rows),
         files=_listed(basis.files, language),
     )
+    for file, count in basis.unread_tables.items():
+        told = render("computed_unread", language, count=str(count), file=short_name(file))
+        closing += f"\n{told}"
     return (yield from _written(question, dataset, computed, cited, references, basis, closing))
 
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import threading
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import TypeVar
 
 from localrag.documents.tables import CELL_BREAK, cells
 from localrag.errors import UsageError
+from localrag.models.llms.base import check_stopped
 from localrag.tables.records import ColumnKind
 from localrag.tables.values import (
     amount_in,
@@ -40,11 +43,15 @@ _SPARSE = 4
 names above rows of one cell would take thousands of times the memory of its text."""
 _FEW_COLUMNS = 32
 MOST_TABLES = 2000
-"""Of a document; more are no tables that anybody counts over."""
+"""Of a document; the others are counted, see `RawTable.unread`."""
 _SHARED = 0.6
 """The share of columns that sheets have in common which are read as one."""
 _SHARING = 16
 """Groups of tables that the name of a column leads to, and that a table is compared with."""
+_STEP = 4096
+"""Rows or cells that are read between two looks at whether to stop: a few milliseconds."""
+
+T = TypeVar("T")
 
 _TOTAL = re.compile(
     r"(?:grand |sub-?)?totals?\b.{0,20}|sum|(?:in )?all|overall|altogether|averages?|mean"
@@ -101,6 +108,8 @@ class RawTable:
     totals: int = 0
     """Rows left out because they add up others."""
     document_id: str = ""
+    unread: int = 0
+    """Tables of its document beyond MOST_TABLES, which were not read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -127,6 +136,11 @@ class Dataset:
         """The ids of the documents that the rows stand in."""
         return tuple(dict.fromkeys(table.document_id for table in self.tables))
 
+    @property
+    def unread_tables(self) -> dict[str, int]:
+        """Of the files with more than MOST_TABLES tables, how many were not read."""
+        return {table.source: table.unread for table in self.tables if table.unread}
+
     def origin(self, row: int) -> RowOrigin:
         """Where a row stands, by its number from 1."""
         left = row - 1
@@ -150,12 +164,22 @@ class Dataset:
             self._connection = None
 
 
-def raw_tables(document: Document, document_id: str = "") -> Iterator[RawTable]:
-    """The tables of a document that have names and rows; a table that goes on is one."""
-    return islice(_raw_tables(document, document_id), MOST_TABLES)
+def raw_tables(
+    document: Document, document_id: str = "", stopped: threading.Event | None = None
+) -> list[RawTable]:
+    """The tables of a document that have names and rows; a table that goes on is one.
+
+    Raises StoppedError once `stopped` is set.
+    """
+    rest = _raw_tables(document, document_id, stopped)
+    tables = list(islice(rest, MOST_TABLES))
+    unread = sum(1 for _ in rest)
+    return [replace(table, unread=unread) for table in tables] if unread else tables
 
 
-def _raw_tables(document: Document, document_id: str) -> Iterator[RawTable]:
+def _raw_tables(
+    document: Document, document_id: str, stopped: threading.Event | None
+) -> Iterator[RawTable]:
     text = document.text
     starts, labels = [], []
     offset = 0
@@ -167,7 +191,8 @@ def _raw_tables(document: Document, document_id: str) -> Iterator[RawTable]:
     for span in document.tables:
         place = bisect_right(starts, span.start) - 1
         label = labels[place] if labels else ""
-        rows, places, totals = _rows_of(text, span.start, span.end, span.header, span.header_rows)
+        lines = _until_stopped(text[span.start : span.end].split("\n"), stopped)
+        rows, places, totals = _rows_of(lines, span.start, span.header, span.header_rows)
         names = _names(span.header, rows)
         made = RawTable(document.source, label, names, rows, places, totals, document_id)
         if pending and not span.header_rows and pending.names == names:
@@ -183,7 +208,7 @@ def _raw_tables(document: Document, document_id: str) -> Iterator[RawTable]:
 
 
 def _rows_of(
-    text: str, start: int, end: int, header: Sequence[str], header_rows: int
+    lines: Iterable[str], start: int, header: Sequence[str], header_rows: int
 ) -> tuple[list[tuple[str, ...]], list[tuple[int, int]], int]:
     rows: list[tuple[str, ...]] = []
     places: list[tuple[int, int]] = []
@@ -191,7 +216,7 @@ def _rows_of(
     offset = start
     width = len(header)
     header = header or ("",)
-    for number, line in enumerate(text[start:end].split("\n")):
+    for number, line in enumerate(lines):
         at = offset
         offset += len(line) + 1
         if number < header_rows or not line:
@@ -223,8 +248,18 @@ def _names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[str, .
     return tuple((header[place] if place < len(header) else "") or "" for place in range(width))
 
 
-def datasets(tables: Iterable[RawTable]) -> list[Dataset]:
-    """The tables as typed rows: those that share their columns together, as one."""
+def _until_stopped(items: Iterable[T], stopped: threading.Event | None) -> Iterator[T]:
+    for number, item in enumerate(items):
+        if stopped is not None and not number % _STEP:
+            check_stopped(stopped)
+        yield item
+
+
+def datasets(tables: Iterable[RawTable], stopped: threading.Event | None = None) -> list[Dataset]:
+    """The tables as typed rows: those that share their columns together, as one.
+
+    Raises StoppedError once `stopped` is set.
+    """
     groups: list[list[RawTable]] = []
     names_of: list[frozenset[str]] = []
     same: dict[frozenset[str], int] = {}
@@ -249,7 +284,7 @@ def datasets(tables: Iterable[RawTable]) -> list[Dataset]:
                 if len(having[name]) < _SHARING:
                     having[name].append(number)
         groups[number].append(table)
-    return [dataset_of(group) for group in groups]
+    return [dataset_of(group, stopped) for group in groups]
 
 
 def expect_few_rows(dataset: Dataset) -> None:
@@ -268,8 +303,11 @@ def _alike(names: frozenset[str], other: frozenset[str]) -> bool:
     return shared >= 2 and shared >= _SHARED * max(len(names), len(other))
 
 
-def dataset_of(group: Sequence[RawTable]) -> Dataset:
-    """Tables with the same columns as one; of several, the file and the sheet are columns."""
+def dataset_of(group: Sequence[RawTable], stopped: threading.Event | None = None) -> Dataset:
+    """Tables with the same columns as one; of several, the file and the sheet are columns.
+
+    Raises StoppedError once `stopped` is set.
+    """
     places = [
         {name: place for place, name in enumerate(_told_apart(table.names))} for table in group
     ]
@@ -292,9 +330,9 @@ def dataset_of(group: Sequence[RawTable]) -> Dataset:
             row[place] if place is not None and place < len(row) else ""
             for table, places_of in zip(group, places, strict=True)
             for place in [places_of.get(name)]
-            for row in table.rows
+            for row in _until_stopped(table.rows, stopped)
         ]
-        for column, values in _typed_columns(name, texts, taken):
+        for column, values in _typed_columns(name, texts, taken, stopped):
             columns.append(column)
             typed.append(values)
     for name, texts in added.items():
@@ -345,10 +383,16 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 
 def _typed_columns(
-    name: str, texts: Sequence[str], taken: set[str]
+    name: str, texts: Sequence[str], taken: set[str], stopped: threading.Event | None
 ) -> Iterator[tuple[SheetColumn, list[object]]]:
     counts = Counter(texts)
-    filled = Counter({text: count for text, count in counts.items() if not is_empty(text)})
+    filled = Counter(
+        {
+            text: count
+            for text, count in _until_stopped(counts.items(), stopped)
+            if not is_empty(text)
+        }
+    )
     sample = list(islice(filled, _SAMPLE))
     key = key_of(name, taken)
     comma = decimal_comma(sample)
@@ -356,7 +400,7 @@ def _typed_columns(
     likely = sum(amount_in(text, comma=comma) is not None for text in sample)
     numbers: dict[str, tuple[float, str]] = {}
     if sample and 2 * likely >= len(sample):
-        for text in filled:
+        for text in _until_stopped(filled, stopped):
             if (amount := amount_in(text, comma=comma)) is not None:
                 numbers[text] = amount
     total = filled.total()
@@ -381,7 +425,7 @@ def _typed_columns(
     order = date_order(filled)
     likely = sum(date_in(text, order) is not None for text in sample)
     if sample and 2 * likely >= len(sample):
-        days = {text: date_in(text, order) for text in filled}
+        days = {text: date_in(text, order) for text in _until_stopped(filled, stopped)}
         dated = sum(count for text, count in filled.items() if days[text] is not None)
         if dated >= TYPED * total:
             yield (
@@ -400,7 +444,7 @@ def _typed_columns(
                 float(re.sub(r"[^\d.+-]", "", match[1].replace("−", "-")))
                 if (match := _BEGINS_WITH_NUMBER.match(text or ""))
                 else None
-                for text in texts
+                for text in _until_stopped(texts, stopped)
             ],
         )
 

@@ -247,6 +247,25 @@ def test_rows_of_sheets_are_counted_where_two_readings_agree() -> None:
     assert answer.basis.documents == ("s",)
 
 
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("Which items are there?", "Tables of stock that were not read: 7."),
+        ("有哪些物品？", "stock中有7个表格未读取。"),
+    ],
+)
+def test_an_answer_says_how_many_tables_were_not_read(question: str, told: str) -> None:
+    table = replace(stock().tables[0], unread=7)
+    fits = FITS | {"是": 9, "否": 1}
+    llm = ScriptedLLM([query("list"), "SELECT Item FROM data"], [LIST, fits, fits])
+    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[dataset_of([table])])
+    text, answer, _ = run(question, llm, asked)
+    assert text.endswith(f"\n{told}")
+    assert answer is not None
+    assert answer.basis is not None
+    assert answer.basis.unread_tables == {"/firm/stock.csv": 7}
+
+
 def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
     llm = ScriptedLLM(
         [query("list", **BELOW), 'SELECT Item FROM data WHERE "In_stock" < "Minimum"'],

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,9 +22,11 @@ from counting import instructions
 from library_fixtures import add, document, open_library
 from scripted_llm import ScriptedLLM
 
-from localrag.errors import LibraryError, UsageError
+from localrag.engine import compute_in
+from localrag.errors import LibraryError, StoppedError, UsageError
 from localrag.library.library import Library
-from localrag.presentation.computed import computed_lines
+from localrag.messages import spoken, spoken_to
+from localrag.presentation.computed import basis_lines, computed_json, computed_lines
 from localrag.presentation.tables import total_lines
 from localrag.tables import query, sheets
 from localrag.tables.documents import Work, cell_key, fill, select
@@ -27,7 +34,8 @@ from localrag.tables.formulation import compute
 from localrag.tables.query import Query, run, sql_of
 from localrag.tables.records import Begun, CellDone, Column, NotKept, Reply, Table
 from localrag.tables.sheets import Dataset, RawTable, datasets, raw_tables
-from localrag.types import Citation, Document, Page, TableSpan
+from localrag.text.tokenize import Tokenizer
+from localrag.types import Basis, Citation, Document, Page, TableSpan
 
 COSTS = Column("What does it cost?", "money")
 
@@ -275,9 +283,7 @@ def test_the_work_for_tables_grows_with_their_number(width: int) -> None:
 
 def test_of_a_document_so_many_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sheets, "MOST_TABLES", 3)
-    text = "\n".join(f"a{n} | b{n}\nx | {n}" for n in range(5))
-    spans = tuple(TableSpan(14 * n, 14 * n + 13, (f"a{n}", f"b{n}")) for n in range(5))
-    made = list(raw_tables(Document("d", "d", "d", (Page(1, text),), tables=spans)))
+    made = raw_tables(many_tables(5))
     assert [table.names for table in made] == [("a0", "b0"), ("a1", "b1"), ("a2", "b2")]
     assert made[2].rows == [("x", "2")]
 
@@ -327,3 +333,73 @@ def test_bytes_are_counted_as_characters_are(monkeypatch: pytest.MonkeyPatch) ->
         result = run(long_cells(100), f"SELECT {name} FROM data")
         assert (result.cut_short, len(result.rows)) == (True, 9)
         assert str(result.rows[0][0]).startswith("0 xxx")  # JSON has no bytes
+
+
+class StopAt(threading.Event):
+    """Set from the look of this number on, from 1; counts how often it was looked at."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number, self.looks = number, 0
+
+    def is_set(self) -> bool:
+        self.looks += 1
+        return self.looks >= self.number
+
+
+def test_a_stop_ends_the_typing_of_many_rows_at_any_place() -> None:
+    first = date(1990, 1, 1)
+    rows = [
+        (f"n{number}", f"{number / 7:.4f}", str(first + timedelta(number)))
+        for number in range(2 * sheets._STEP)
+    ]
+    read = sheet("m.csv", [("Item", "Cost", "Day"), *rows])
+    never = StopAt(10**9)
+    tables = raw_tables(read, stopped=never)
+    reading, never.looks = never.looks, 0
+    (made,) = datasets(tables, never)
+    assert [column.kind for column in made.columns] == ["text", "number", "date"]
+    assert reading >= 2
+    assert never.looks == 2 * (2 + 3 + 3)  # of a column its cells, which are filled, which typed
+    for number in (1, reading):
+        with pytest.raises(StoppedError):
+            raw_tables(read, stopped=StopAt(number))
+    for number in range(1, never.looks + 1):
+        stop = StopAt(number)
+        with pytest.raises(StoppedError):
+            datasets(tables, stop)
+        assert stop.looks == number  # nothing is done after it
+
+
+def many_tables(count: int) -> Document:
+    text = "\n".join(f"a{n} | b{n}\nx | {n}" for n in range(count))
+    spans = tuple(TableSpan(14 * n, 14 * n + 13, (f"a{n}", f"b{n}")) for n in range(count))
+    return Document("d", "/in/report.html", "d", (Page(1, text),), tables=spans)
+
+
+def test_tables_that_were_not_read_are_counted_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets, "MOST_TABLES", 3)
+    assert datasets(raw_tables(many_tables(3)))[0].unread_tables == {}
+    made = datasets(raw_tables(many_tables(5)))
+    assert [some.unread_tables for some in made] == 3 * [{"/in/report.html": 2}]
+    form = json.dumps({"where": [], "compute": "count", "of": "a0", "by": "a0"})
+    computed = compute("How many are there?", made[0], ScriptedLLM([form, "no query"]))
+    told = "2 tables of report.html were not read: the limit is 2000 for each document"
+    assert told in list(computed_lines(made[0], computed))
+    assert told not in list(computed_lines(datasets(raw_tables(many_tables(3)))[0], computed))
+    assert computed_json(made[0], computed)["unread_tables"] == {"/in/report.html": 2}
+    basis = Basis(("report.html",), 1, 1, unread_tables={"report.html": 1})
+    with spoken_to("zh"):
+        assert any("report.html 中有 1 个表格未读取" in line for line in basis_lines(basis))
+
+
+def test_where_no_table_fits_those_that_were_not_read_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sheets, "MOST_TABLES", 3)
+    model: Any = SimpleNamespace(chooser=None)  # which is not asked where no word is shared
+    for count, told in ((5, "2 more were not read"), (3, "Name the file whose rows are meant.")):
+        made = datasets(raw_tables(many_tables(count)))
+        with pytest.raises(UsageError, match="None of 3 tables fits") as refused:
+            compute_in("How many zebras?", made, model, Tokenizer())
+        assert told in spoken(refused.value, "en")
