@@ -220,14 +220,10 @@ class Tables(WorkRoutes):
         """A table as a file: `.xlsx`, `.csv`, `.html`, `.md` or `.json`."""
         path = Path(request.path_params["name"])
         check_suffix(path)
-        found = self.results.get(path.stem, Table)
-        if found is None:
-            raise LibraryNotFoundError(
-                "This table is not here any more.", hint="Ask again: what was read is kept."
-            )
-        table, library = found
-        self.libraries.engine(library)  # of which one may have lost the role since
-        await recorded(library, "export")
+        gone = LibraryNotFoundError(
+            "This table is not here any more.", hint="Ask again: what was read is kept."
+        )
+        table = await self.results.exported(path.stem, Table, self.libraries, gone)
         language = linked_language(request)
 
         def made() -> str | bytes:
