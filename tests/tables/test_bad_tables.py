@@ -19,13 +19,14 @@ from scripted_llm import ScriptedLLM
 
 from localrag.errors import LibraryError, UsageError
 from localrag.library.library import Library
+from localrag.library.records import NotKept
 from localrag.presentation.computed import computed_lines
 from localrag.presentation.tables import total_lines
 from localrag.tables import query, sheets
 from localrag.tables.documents import Work, cell_key, fill, select
 from localrag.tables.formulation import compute
 from localrag.tables.query import Query, run, sql_of
-from localrag.tables.records import Begun, CellDone, Column, NotKept, Reply, Table
+from localrag.tables.records import Begun, CellDone, Column, Reply, Table
 from localrag.tables.sheets import Dataset, RawTable, datasets, raw_tables
 from localrag.types import Citation, Document, Page, TableSpan
 
