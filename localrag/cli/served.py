@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from localrag.library.location import Location
     from localrag.rag.base import OnStep
     from localrag.rag.conversation import Turn
-    from localrag.server.calls import Call, Told, WaitingEvent, What
+    from localrag.server.calls import WaitingEvent, What
     from localrag.server.client import RunningServer
     from localrag.server.setups import Difference, Setup
     from localrag.types import Answer, ScoredChunk, Step
@@ -138,20 +138,14 @@ class ServedLibrary:
 
     def search(self, question: str, *, on_step: OnStep, **asked: Any) -> list[ScoredChunk]:
         """As `LocalRAG.search`."""
-        from localrag.server.calls import SearchEvent, StepDone
-        from localrag.server.client import GoneError
-
         steps: list[Step] = []
-        call = self._call("search", question, retrieval=asked["mode"], **(asked | {"mode": None}))
-        with suppress(GoneError), closing(self._told(call)) as events:
-            for event in events:
-                if isinstance(event, StepDone):
-                    steps.append(event.step)
-                elif isinstance(event, SearchEvent):
-                    for step in steps:
-                        self._hearing(on_step)(step)
-                    return event.hits
-        return self._here.search(question, on_step=on_step, **asked)
+        call = asked | {"retrieval": asked["mode"], "mode": None}
+        hits = self._result("search", question, steps.append, **call)
+        if hits is None:
+            return self._here.search(question, on_step=on_step, **asked)
+        for step in steps:
+            self._hearing(on_step)(step)
+        return hits  # type: ignore[no-any-return]
 
     def stream(
         self, question: str, *, on_step: OnStep, **asked: Unpack[Asking]
@@ -161,7 +155,7 @@ class ServedLibrary:
 
         written = False
         try:
-            with closing(self._pieces(question, on_step, **asked)) as pieces:
+            with closing(self._told("ask", question, self._hearing(on_step), **asked)) as pieces:
                 for piece in pieces:
                     written = True
                     yield piece
@@ -175,64 +169,45 @@ class ServedLibrary:
 
     def ask(self, question: str, **asked: Unpack[Asking]) -> Answer:
         """As `LocalRAG.ask`."""
-        from localrag.server.client import GoneError
-        from localrag.types import Answer
-
-        with suppress(GoneError), closing(self._pieces(question, _unheard, **asked)) as pieces:
-            for piece in pieces:
-                if isinstance(piece, Answer):
-                    return piece
-        return self._here.ask(question, **asked)
+        answer = self._result("ask", question, self._hearing(_unheard), **asked)
+        return self._here.ask(question, **asked) if answer is None else answer
 
     def standalone(self, question: str, history: Sequence[Turn]) -> str:
         """As `LocalRAG.standalone`."""
-        from localrag.server.calls import Understood
+        searched = self._result("standalone", question, _unheard, history=history)
+        return self._here.standalone(question, history) if searched is None else searched
+
+    def _result(self, what: What, question: str, on_step: OnStep, **asked: Any) -> Any:
+        """What comes last of all that is told; None where the server gives none."""
         from localrag.server.client import GoneError
 
-        call = self._call("standalone", question, history=history)
-        with suppress(GoneError), closing(self._told(call)) as events:
-            for event in events:
-                if isinstance(event, Understood):
-                    return event.question
-        return self._here.standalone(question, history)
+        with suppress(GoneError):
+            *_, result = self._told(what, question, on_step, **asked)
+            return result
+        return None
 
-    def _pieces(
-        self, question: str, on_step: OnStep, **asked: Unpack[Asking]
-    ) -> Generator[str | Answer]:
-        from localrag.server.calls import AnswerEvent, StepDone, TextEvent
-
-        hear = self._hearing(on_step)
-        with closing(self._told(self._call("ask", question, **asked))) as events:
-            for event in events:
-                if isinstance(event, StepDone):
-                    hear(event.step)
-                elif isinstance(event, TextEvent):
-                    yield event.text
-                elif isinstance(event, AnswerEvent):
-                    yield event.answer
-                    return
-
-    def _call(self, what: What, question: str, **asked: Any) -> Call:
-        from localrag.server.calls import Call, wanted
-
-        asked["filter"] = wanted(asked.get("filter"))
-        asked["history"] = [(turn.question, turn.answer) for turn in asked.get("history", ())]
-        return Call(what=what, setup=self._setup, question=question, **asked)
-
-    def _told(self, call: Call) -> Generator[Told]:
-        """What the server tells. Raises `GoneError`, also ever after."""
-        from localrag.server.calls import WaitingEvent
+    def _told(self, what: What, question: str, on_step: OnStep, **asked: Any) -> Generator[Any]:
+        """Text as it is written, then the result. Raises `GoneError`, also ever after."""
+        from localrag.server.calls import Call, CallResult, StepDone, TextEvent, WaitingEvent
         from localrag.server.client import GoneError
 
         if self._server is None:
             raise GoneError("gone")
+        if (given := asked.get("filter")) is not None:
+            asked["filter"] = given.anywhere()
+        asked["history"] = [(turn.question, turn.answer) for turn in asked.get("history", ())]
+        call = Call(what=what, setup=self._setup, question=question, **asked)
         try:
             with closing(self._server.told(call)) as events:
                 for event in events:
-                    if isinstance(event, WaitingEvent):
+                    if isinstance(event, StepDone):
+                        on_step(event.step)
+                    elif isinstance(event, TextEvent):
+                        yield event.text
+                    elif isinstance(event, CallResult):
+                        yield event.value
+                    elif isinstance(event, WaitingEvent):
                         _note_waiting(event)
-                    else:
-                        yield event
         except GoneError:
             self._server = None
             if _is_debugging():

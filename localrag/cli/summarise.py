@@ -86,10 +86,10 @@ def summarise(
 
 def _teller() -> Callable[[Event], None]:
     """Says what the document has, how much there is to write, and each section as it is done."""
-    from localrag.errors import LocalragError
+    from localrag.library.records import NotKept
     from localrag.presentation.summaries import begun_text, section_title
     from localrag.printable import as_name
-    from localrag.summaries.records import SectionDone, SummaryBegun, SummaryNotKept
+    from localrag.summaries.records import SectionDone, SummaryBegun
 
     titles: list[str] = []
     told = False
@@ -108,10 +108,9 @@ def _teller() -> Callable[[Event], None]:
             note(begun_text(event))
         elif isinstance(event, SectionDone) and not event.kept and not event.section.reason:
             note(tr("{left} left. {name}", left=event.left, name=titles[event.number][:80]))
-        elif isinstance(event, SummaryNotKept) and not told:
+        elif isinstance(event, NotKept) and not told:
             told = True
-            error = event.error
-            reason = spoken(error) if isinstance(error, LocalragError) else str(error)
+            reason = spoken(event.error)
             note(tr("What was written is not kept for the next time: {reason}", reason=reason))
 
     return hear

@@ -131,10 +131,10 @@ def ask_and_print(
 
 def _teller(columns: Sequence[Column]) -> Callable[[Event], None]:
     """Says how much there is to do, and each cell as it is read."""
-    from localrag.errors import LocalragError
+    from localrag.library.records import NotKept
     from localrag.presentation.tables import begun_text, cell_text
     from localrag.printable import as_name
-    from localrag.tables.records import Begun, CellDone, NotKept
+    from localrag.tables.records import Begun, CellDone
 
     told = False
 
@@ -148,8 +148,7 @@ def _teller(columns: Sequence[Column]) -> Callable[[Event], None]:
             note(tr("{left} left. {name}: {value}", left=event.left, name=name, value=shown))
         elif isinstance(event, NotKept) and not told:
             told = True
-            error = event.error
-            reason = spoken(error) if isinstance(error, LocalragError) else str(error)
+            reason = spoken(event.error)
             note(tr("Cells are not kept for the next time: {reason}", reason=reason))
 
     return hear

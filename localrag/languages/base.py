@@ -158,8 +158,6 @@ class Language:
     """What ends a sentence of localrag's own."""
     density: float = 1.0
     """How many Latin letters take a language model as long to read as one character of this one."""
-    capitals: bool = False
-    """Whether names, and hardly any other words, begin with a capital letter."""
     support_shift: float = 0.0
     """Added to the log odds of a share of support, so that one threshold serves all languages
     (`benchmarks/self_rag.md`)."""

@@ -169,7 +169,6 @@ ENGLISH = Language(
     space=" ",
     comma=", ",
     stop=".",
-    capitals=True,
     support_shift=0.4,  # the starter model's shares for English statements are lower by this
     detection=_DETECTION,
     sentences=_SENTENCES,

@@ -261,3 +261,10 @@ class Removal:
     """Files that could not be read, which are forgotten too."""
     fault: LibraryError | None = None
     """What kept the files from being written anew, such as a full disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotKept:
+    """Records cannot be kept, with the error that says why: the next run makes them again."""
+
+    error: LibraryError

@@ -285,20 +285,21 @@ def decisions_line(answer: Answer) -> str:
         return ""
     if not metrics.retrieval_needed:
         return tr("documents not needed, none read")
-    told = asdict(metrics) | {
+    counts = asdict(metrics) | {
         "count": len(metrics.response_support_ratings),
         "full": sum(sentence.rating == "fully supported" for sentence in answer.support),
         "all": len(answer.support),
     }
     line = tr(
-        "documents needed; {relevant_documents} of {documents_retrieved} passages relevant", **told
+        "documents needed; {relevant_documents} of {documents_retrieved} passages relevant",
+        **counts,
     )
-    if told["count"]:
-        line += tr("; answers graded: {count}, best score {best_score:.1f}", **told)
+    if counts["count"]:
+        line += tr("; answers graded: {count}, best score {best_score:.1f}", **counts)
     if not metrics.used_retrieval:
         line += tr("; none was supported, so not from the documents")
     elif answer.support:
-        line += tr("; {full} of {all} sentences fully supported", **told)
+        line += tr("; {full} of {all} sentences fully supported", **counts)
     return line
 
 
@@ -466,41 +467,41 @@ def _better(facts: Facts, way: int, say: Say) -> Iterator[str]:
 
 
 def _contributed(facts: Facts, say: Say) -> Iterator[str]:
-    told = asdict(facts.decisions) | {"all": facts.overall.count}
+    counts = asdict(facts.decisions) | {"all": facts.overall.count}
     yield say(
-        "Retrieval decision: documents not needed for {not_needed} of {all} questions.", **told
+        "Retrieval decision: documents not needed for {not_needed} of {all} questions.", **counts
     )
-    if told["not_needed_wrongly"]:
+    if counts["not_needed_wrongly"]:
         yield say(
-            "That was wrong for {not_needed_wrongly}: the documents contain the answer.", **told
+            "That was wrong for {not_needed_wrongly}: the documents contain the answer.", **counts
         )
-    if told["passages"]:
+    if counts["passages"]:
         yield say(
             "Relevance: {relevant} of {passages} passages were kept; the answers were written "
             "without the rest.",
-            **told,
+            **counts,
         )
-    if told["none_relevant"]:
-        yield say("Questions without a relevant passage: {none_relevant}.", **told)
-    if told["none_relevant_rightly"] or told["none_relevant_wrongly"]:
+    if counts["none_relevant"]:
+        yield say("Questions without a relevant passage: {none_relevant}.", **counts)
+    if counts["none_relevant_rightly"] or counts["none_relevant_wrongly"]:
         yield say(
             "Rightly so, as the documents lack the answer: {none_relevant_rightly}. Wrongly: "
             "{none_relevant_wrongly}.",
-            **told,
+            **counts,
         )
-    if told["candidates"]:
+    if counts["candidates"]:
         yield say(
             "Support: answers from the documents that were graded: {candidates}; questions at "
             "which none of them held: {rejected}.",
-            **told,
+            **counts,
         )
-    if told["sentences"]:
+    if counts["sentences"]:
         yield say(
             "Sentences of the final answers that were checked: {sentences}; marked as not "
             "supported: {unsupported}.",
-            **told,
+            **counts,
         )
-    yield say("Deciding and checking took {check_share:.0%} of its time.", **told)
+    yield say("Deciding and checking took {check_share:.0%} of its time.", **counts)
 
 
 def _advice(facts: Facts, own: int, say: Say) -> Iterator[str]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 import msgspec
 
-from localrag.languages import LanguageCode
 from localrag.library.catalogue.filters import Filter
 from localrag.server.setups import Setup
 from localrag.types import Answer, ScoredChunk, Step
 
 HELLO, CALL = "/hello", "/call"
 """Paths of the two routes."""
-PULSE = 5.0
-"""Seconds after which a server that has nothing to tell says that it is still there."""
-HEAD = 4
-"""Bytes that say how long the event after them is."""
-LARGEST_EVENT = 256 * 2**20
+PING = 10
+"""Seconds between signs of life in a stream of events."""
 
 
 What = Literal["compare", "ask", "search", "standalone"]
@@ -32,33 +28,12 @@ class Hello(msgspec.Struct):
     proof: str
 
 
-class Wanted(msgspec.Struct):
-    """A `Filter` whose moments are no longer days; see `Filter.anywhere`."""
+@dataclass(frozen=True, slots=True)
+class SentFilter(Filter):
+    """A `Filter` whose days have become moments; see `Filter.anywhere`."""
 
-    sources: tuple[str, ...]
-    types: tuple[str, ...]
-    path: str
-    language: LanguageCode | None
-    since: datetime | None
-    until: datetime | None
-    pages: tuple[int, int | None] | None
-    without: frozenset[str]
-    within: frozenset[str] | None
-
-    @property
-    def filter(self) -> Filter:
-        """As the engine takes it."""
-        return Filter(**msgspec.structs.asdict(self))
-
-
-def wanted(given: Filter | None) -> Wanted | None:
-    """A filter on its way; none where it asks for nothing."""
-    if given is None or given == Filter():
-        return None
-    filter_ = given.anywhere()
-    return msgspec.convert(
-        {name: getattr(filter_, name) for name in Wanted.__struct_fields__}, Wanted
-    )
+    since: datetime | None = None
+    until: datetime | None = None
 
 
 class Call(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -74,17 +49,13 @@ class Call(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     rerank: str | None = None
     expand: str | None = None
     retrieval: str | None = None
-    filter: Wanted | None = None
+    filter: SentFilter | None = None
     history: list[tuple[str, str]] = []
     """Question and answer of each turn before."""
 
 
 class CallEvent(msgspec.Struct, tag=True):
     """Something that is told while a call is worked on; the last is the result."""
-
-
-class Alive(CallEvent):
-    """Nothing yet."""
 
 
 class WaitingEvent(CallEvent, tag="Waiting"):
@@ -106,59 +77,14 @@ class StepDone(CallEvent):
     step: Step
 
 
-class AnswerEvent(CallEvent, tag="Answered"):
-    """The result of "ask"."""
+class CallResult(CallEvent):
+    """An answer, what a search found, or a question as it is understood."""
 
-    answer: Answer
-
-
-class SearchEvent(CallEvent, tag="Found"):
-    """The result of "search"."""
-
-    hits: list[ScoredChunk]
-
-
-class Understood(CallEvent):
-    """The result of "standalone"."""
-
-    question: str
+    value: Answer | list[ScoredChunk] | str
 
 
 class FailedCall(CallEvent, tag="Failed"):
     """There is no result; the caller finds out why by doing it."""
 
 
-Told = (
-    Alive
-    | WaitingEvent
-    | TextEvent
-    | StepDone
-    | AnswerEvent
-    | SearchEvent
-    | Understood
-    | FailedCall
-)
-
-_decoder = msgspec.msgpack.Decoder(Told)
-
-
-def framed(event: CallEvent) -> bytes:
-    """An event with its length before it."""
-    data = msgspec.msgpack.encode(event, enc_hook=_plain)
-    return len(data).to_bytes(HEAD) + data
-
-
-def next_event(read: Callable[[int], bytes]) -> Told:
-    """The next event of a stream. Raises ValueError for what is none."""
-    size = int.from_bytes(read(HEAD))
-    if not 0 < size <= LARGEST_EVENT:
-        raise ValueError(f"an event of {size} bytes")
-    event: Told = _decoder.decode(read(size))
-    return event
-
-
-def _plain(value: object) -> object:
-    """A number of NumPy's as Python's."""
-    if isinstance(value, float):
-        return float(value)
-    raise TypeError(f"{type(value).__name__} cannot be sent")
+Told = WaitingEvent | TextEvent | StepDone | CallResult | FailedCall

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -12,20 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 import msgspec
 
 from localrag import __version__
-from localrag.server.calls import (
-    CALL,
-    HELLO,
-    PULSE,
-    Alive,
-    AnswerEvent,
-    Call,
-    FailedCall,
-    Hello,
-    SearchEvent,
-    Told,
-    Understood,
-    next_event,
-)
+from localrag.server.calls import CALL, HELLO, PING, Call, CallResult, FailedCall, Hello, Told
 from localrag.server.endpoint import ServerEntry
 from localrag.server.setups import Difference, Setup
 
@@ -34,6 +21,10 @@ HOST = "localrag"
 _PATIENCE = 5.0
 """Seconds in which a server must say who it is: it may be busy."""
 _LARGEST_HELLO = 4096
+_LARGEST_EVENT = 256 * 2**20
+_DATA = b"data: "
+"""Begins the line of an event; a sign of life is a comment, as in `: ping`."""
+_decoder = msgspec.json.Decoder(Told)
 
 
 class GoneError(Exception):
@@ -70,15 +61,17 @@ class RunningServer:
             response = connection.answer(call, self.token)
             if _difference(response) is not None:
                 raise GoneError("changed")
-            connection.wait(3 * PULSE)
-            while True:
-                event = next_event(_exactly(response))
+            connection.wait(3 * PING)
+            while line := response.readline(_LARGEST_EVENT):
+                if not line.startswith(_DATA):
+                    continue
+                event: Told = _decoder.decode(line.removeprefix(_DATA))
                 if isinstance(event, FailedCall):
                     raise GoneError("failed")
-                if not isinstance(event, Alive):
-                    yield event
-                if isinstance(event, AnswerEvent | SearchEvent | Understood):
+                yield event
+                if isinstance(event, CallResult):
                     return
+            raise GoneError("ended")
 
 
 class _Connection:
@@ -111,11 +104,8 @@ class _Connection:
         return hello.version
 
     def answer(self, call: Call, token: str) -> HTTPResponse:
-        headers = {
-            "Authorization": f"Bearer {token}",
-            "Content-Type": "application/msgpack",
-        }
-        self._http.request("POST", CALL, msgspec.msgpack.encode(call), headers)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._http.request("POST", CALL, msgspec.json.encode(call), headers)
         return self._http.getresponse()
 
 
@@ -125,16 +115,6 @@ def _difference(response: HTTPResponse) -> Difference | None:
     if response.status != 409:
         raise GoneError(str(response.status))
     return msgspec.json.decode(response.read(_LARGEST_HELLO), type=Difference)  # type: ignore[no-any-return]
-
-
-def _exactly(response: HTTPResponse) -> Callable[[int], bytes]:
-    def read(size: int) -> bytes:
-        data = response.read(size)
-        if len(data) != size:
-            raise GoneError("ended")
-        return data
-
-    return read
 
 
 @contextmanager

@@ -9,59 +9,52 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import astuple, dataclass, replace
+from functools import partial
 
 import anyio
 import msgspec
+from sse_starlette import ServerSentEvent
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from localrag import __version__
-from localrag.config.settings import LLMReranking
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LocalragError, UsageError
+from localrag.library.catalogue.filters import Filter
 from localrag.rag.base import Piece
 from localrag.rag.conversation import Turn
 from localrag.server.access import UNKNOWN, Access, Gate, Refusal
 from localrag.server.calls import (
     CALL,
     HELLO,
-    PULSE,
-    Alive,
-    AnswerEvent,
     Call,
     CallEvent,
+    CallResult,
     FailedCall,
     Hello,
-    SearchEvent,
     StepDone,
     TextEvent,
-    Understood,
     WaitingEvent,
-    framed,
 )
 from localrag.server.client import HOST
 from localrag.server.endpoint import ServerEntry
-from localrag.server.jobs import streamed
+from localrag.server.jobs import Send, streamed
 from localrag.server.libraries import Libraries
 from localrag.server.queue import FullError, ModelQueue
-from localrag.server.replies import ON_ERROR, reply
+from localrag.server.replies import ON_ERROR, EventStream, decoded, reply
 from localrag.server.requests import RequestLog
 from localrag.server.running import asking, working
+from localrag.server.searching import search_in_turn
 from localrag.types import Statement, Step
 
 _log = logging.getLogger(__name__)
 
 _NONCE = re.compile(r"[0-9a-f]{32}")
-
-Tell = Callable[[CallEvent], Any]
-"""Awaited with each event."""
 
 
 def command_app(
@@ -113,117 +106,67 @@ class Commands:
 
     async def call(self, request: Request) -> Response:
         """What the call asks for, as a stream of events; 409 for a setup that is not served."""
-        try:
-            call = msgspec.msgpack.decode(await request.body(), type=Call)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise UsageError(
-                "The request cannot be read: {reason}.",
-                hint="See the documentation for its fields.",
-                reason=error,
-            ) from error
+        call = await decoded(request, Call)
         served = await anyio.to_thread.run_sync(self.libraries.match, call.setup)
         if not isinstance(served, Engine):
             return reply(served, 409)
         if call.what == "compare":
             return Response()
-        return _Stream(lambda tell: self._work(served, call, tell))
+        return EventStream(streamed(partial(self._work, served, call), _failed))
 
-    async def _work(self, engine: Engine, call: Call, tell: Tell) -> None:
-        stopped = threading.Event()
-        options = replace(_options(call), stopped=stopped)
+    async def _work(self, engine: Engine, call: Call, send: Send) -> None:
+        async def tell(event: CallEvent) -> None:
+            await send(_sent(event))
 
         async def wait(position: int, seconds: float) -> None:
             await tell(WaitingEvent(position, seconds))
 
-        def search(say: Callable[[CallEvent], None]) -> None:
-            hits = engine.search(call.question, options, lambda step: say(StepDone(step)))
-            say(SearchEvent(hits))
+        def understand(say: Callable[[str], None]) -> None:
+            say(engine.standalone(call.question, options.history, options))
 
-        def understand(say: Callable[[CallEvent], None]) -> None:
-            history = options.history
-            say(Understood(engine.standalone(call.question, history, options)))
-
-        async with AsyncExitStack() as stack:
-            if _needs_model(engine, call, options):
-                await stack.enter_async_context(self.queue.turn(wait))
+        stopped = threading.Event()
+        options = replace(_options(call), stopped=stopped)
+        if call.what == "search":
+            hits, steps = await search_in_turn(self.queue, engine, call.question, options, wait)
+            for step in steps:
+                await tell(StepDone(step))
+            await tell(CallResult(hits))
+            return
+        async with self.queue.turn(wait):
             if call.what == "ask":
-                pieces = await stack.enter_async_context(asking(engine, call.question, options))
-                async for piece in pieces:
-                    await tell(_event(piece))
+                async with asking(engine, call.question, options) as pieces:
+                    async for piece in pieces:
+                        await tell(_event(piece))
                 return
-            work = search if call.what == "search" else understand
-            events = await stack.enter_async_context(working(work, stopped))
-            async for event in events:
-                await tell(event)
+            async with working(understand, stopped) as understood:
+                async for question in understood:
+                    await tell(CallResult(question))
 
 
-class _Stream(Response):
-    """Sends what its work tells, and a sign of life in between; who leaves stops the work."""
-
-    def __init__(self, work: Callable[[Tell], Any]) -> None:
-        super().__init__(media_type="application/octet-stream")
-        del self.headers["content-length"]
-        self._work = work
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Send it."""
-        lock = anyio.Lock()
-
-        async def tell(event: CallEvent) -> None:
-            async with lock:
-                body = {"type": "http.response.body", "body": framed(event), "more_body": True}
-                await send(body)
-
-        async def leave() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            group.cancel_scope.cancel()
-
-        async def live() -> None:
-            while True:
-                await anyio.sleep(PULSE)
-                await tell(Alive())
-
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(start)
-        async with anyio.create_task_group() as group:
-            group.start_soon(leave)
-            group.start_soon(live)
-            async with aclosing(streamed(self._work, _failed)) as events:
-                async for event in events:
-                    await tell(event)
-            group.cancel_scope.cancel()
-        await send({"type": "http.response.body", "body": b""})
-
-
-def _failed(error: Exception) -> list[CallEvent]:
+def _failed(error: Exception) -> list[ServerSentEvent]:
     """The command finds out why, in its own words."""
     if not isinstance(error, LocalragError | FullError):
         _log.error("A command failed.", exc_info=error)
-    return [FailedCall()]
+    return [_sent(FailedCall())]
+
+
+def _sent(event: CallEvent) -> ServerSentEvent:
+    return ServerSentEvent(msgspec.json.encode(event, enc_hook=_plain).decode())
+
+
+def _plain(value: object) -> object:
+    """A number of NumPy's as Python's."""
+    if isinstance(value, float):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} cannot be sent")
 
 
 def _options(call: Call) -> AskOptions:
-    return AskOptions(
-        k=call.k,
-        mode=call.mode,
-        strict=call.strict,
-        budget=call.budget,
-        rerank=call.rerank,
-        expand=call.expand,
-        retrieval=call.retrieval,
-        filter=call.filter.filter if call.filter else None,
-        history=[Turn(*turn) for turn in call.history],
-        paths=True,
-    )
-
-
-def _needs_model(engine: Engine, call: Call, options: AskOptions) -> bool:
-    """Whether the language model is asked, for which one waits in line."""
-    if call.what != "search":
-        return True
-    expands = options.expand not in (None, "none")
-    return expands or isinstance(engine.applied(options).reranker, LLMReranking)
+    given = {name: getattr(call, name) for name in call.__struct_fields__}
+    del given["what"], given["setup"], given["question"]
+    given["history"] = [Turn(*turn) for turn in call.history]
+    given["filter"] = call.filter and Filter(*astuple(call.filter))  # which equal others
+    return AskOptions(**given, paths=True)
 
 
 def _event(piece: Piece) -> CallEvent:
@@ -233,4 +176,4 @@ def _event(piece: Piece) -> CallEvent:
         case Step():
             return StepDone(piece)
         case _:
-            return AnswerEvent(piece)
+            return CallResult(piece)

@@ -24,7 +24,7 @@ from localrag.evaluator.evaluator import Evaluator, open_cache
 from localrag.messages import spoken_to
 from localrag.presentation.csv_table import csv_table
 from localrag.presentation.reports import event_text, render_page, report_json
-from localrag.server.asker import linked_language, recorded
+from localrag.server.asker import linked_language
 from localrag.server.jobs import BackgroundJob, WorkRoutes
 from localrag.server.naming import Naming
 from localrag.server.replies import decoded, reply
@@ -98,14 +98,10 @@ class Evaluating(WorkRoutes):
     async def report(self, request: Request) -> Reply:
         """A report as a page (`.html`), as JSON (`.json`) or as a table (`.csv`)."""
         path = PurePath(request.path_params["name"])
-        found = self.results.get(path.stem, Report)
-        if found is None:
-            raise LibraryNotFoundError(
-                "This report is not here any more.", hint="Evaluate again: it goes quickly."
-            )
-        report, library = found
-        self.libraries.engine(library)  # of which one may have lost the role since
-        await recorded(library, "export")
+        gone = LibraryNotFoundError(
+            "This report is not here any more.", hint="Evaluate again: it goes quickly."
+        )
+        report = await self.results.exported(path.stem, Report, self.libraries, gone)
         with spoken_to(linked_language(request)):
             if path.suffix == ".json":
                 return reply(report_json(report))

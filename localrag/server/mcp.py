@@ -136,7 +136,7 @@ class Protocol:
         uri = str(params.uri)
         with _as_protocol_errors():
             page = await self._tools.resource(uri)
-        contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=page.said())
+        contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=page.as_text())
         return types.ReadResourceResult(contents=[contents])
 
 
@@ -222,7 +222,7 @@ def _result(reply: Any) -> types.CallToolResult:
         images.append(types.ImageContent(data=data, mime_type="image/png"))
         reply = reply.reply
     return types.CallToolResult(
-        content=[types.TextContent(text=reply.said()), *images],
+        content=[types.TextContent(text=reply.as_text()), *images],
         structured_content=msgspec.to_builtins(reply),
     )
 

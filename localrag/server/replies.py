@@ -31,6 +31,7 @@ from localrag.errors import (
 from localrag.messages import SOURCE, InterfaceLanguage, phrase, spoken
 from localrag.server.access import TooMuchError
 from localrag.server.asker import preferred
+from localrag.server.calls import PING
 from localrag.server.listening import GRACE
 from localrag.server.naming import without_paths
 from localrag.server.queue import FullError
@@ -54,10 +55,6 @@ _STATUS: tuple[tuple[type[LocalragError], int, str], ...] = (
     (ConfigError, 503, "model_unavailable"),
 )
 """Status and code of an error; codes are those of OpenAI's interface, where it has one."""
-
-
-PING = 10
-"""Seconds between signs of life in a stream of events."""
 
 
 class EventStream(EventSourceResponse):

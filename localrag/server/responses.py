@@ -101,12 +101,12 @@ class ActiveResponse:
                     if not begun:
                         await begin_message()
                     begun = True
-                    if said := text.piece(piece):
-                        await say(delta, **place, delta=said, logprobs=[])
+                    if delta_text := text.piece(piece):
+                        await say(delta, **place, delta=delta_text, logprobs=[])
         if not begun:
             await begin_message()
-        if said := text.rest():
-            await say(delta, **place, delta=said, logprobs=[])
+        if delta_text := text.rest():
+            await say(delta, **place, delta=delta_text, logprobs=[])
         message = self._message(answer, shown)
         (written,) = message["content"]
         for number, annotation in enumerate(written["annotations"]):
@@ -119,8 +119,8 @@ class ActiveResponse:
 
     def failed(self, language: InterfaceLanguage, error: Exception) -> Iterator[ServerSentEvent]:
         """How the events end where there is no more of it."""
-        said = error_body(error, language)[1]["error"]
-        code, message = said["code"], said["message"]
+        failure = error_body(error, language)[1]["error"]
+        code, message = failure["code"], failure["message"]
         yield self._event("error", code=code, message=message, param=None)
         head = self._head("failed") | {"error": {"code": code, "message": message}}
         yield self._event("response.failed", response=head)

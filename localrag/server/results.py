@@ -9,8 +9,10 @@ import secrets
 import threading
 from typing import TypeVar
 
+from localrag.errors import LocalragError
 from localrag.library.records import Removals
-from localrag.server.asker import own_name
+from localrag.server.asker import own_name, recorded
+from localrag.server.libraries import Libraries
 
 T = TypeVar("T")
 
@@ -47,6 +49,18 @@ class Results:
         with self._lock:
             result, library, _ = self._kept.get((own_name(), name), (None, "", None))
         return (result, library) if isinstance(result, kind) else None
+
+    async def exported(
+        self, name: str, kind: type[T], libraries: Libraries, gone: LocalragError
+    ) -> T:
+        """The result of that name, for who may read its library still. Raises `gone`."""
+        kept = self.get(name, kind)
+        if kept is None:
+            raise gone
+        result, library = kept
+        libraries.engine(library)  # of which one may have lost the role since
+        await recorded(library, "export")
+        return result
 
     def forget(self, library: str | None = None, removals: Removals | None = None) -> None:
         """Keep none on that library, or none at all; of `removals`, those begun after them."""

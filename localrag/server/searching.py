@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -23,7 +23,7 @@ from localrag.server.answers import passages
 from localrag.server.asker import preferred, recorded
 from localrag.server.bounds import Question
 from localrag.server.libraries import Libraries
-from localrag.server.queue import ModelQueue
+from localrag.server.queue import ModelQueue, OnWait, unheard
 from localrag.server.replies import decoded, reply
 from localrag.server.running import while_heard, working
 from localrag.types import ScoredChunk, Step
@@ -79,7 +79,15 @@ class Searching:
         library = self.libraries.named(asked.library)
         engine = self.libraries.engine(library)
         await recorded(library, "search", asked.question)
-        found = await while_heard(request, self._found(engine, asked))
+        options = AskOptions(
+            k=None if asked.k is None else min(asked.k, MOST),
+            retrieval=asked.retrieval,
+            rerank=asked.rerank,
+            expand=asked.expand,
+            filter=asked.filter,
+        )
+        work = search_in_turn(self.queue, engine, asked.question, options)
+        found = await while_heard(request, work)
         if found is None:
             return Response(status_code=499)
         hits, steps = found
@@ -89,28 +97,27 @@ class Searching:
         ]
         return reply({"passages": passages(hits, language), "steps": said})
 
-    async def _found(self, engine: Engine, asked: Sought) -> tuple[list[ScoredChunk], list[Step]]:
-        stopped, steps, hits = threading.Event(), list[Step](), list[ScoredChunk]()
-        options = AskOptions(
-            k=None if asked.k is None else min(asked.k, MOST),
-            retrieval=asked.retrieval,
-            rerank=asked.rerank,
-            expand=asked.expand,
-            filter=asked.filter,
-            stopped=stopped,
-        )
-        settings = engine.applied(options)
-        needs_model = asked.expand not in (None, "none")
-        needs_model = needs_model or isinstance(settings.reranker, LLMReranking)
 
-        def search(_: Callable[[Any], None]) -> None:
-            hits.extend(engine.search(asked.question, options, steps.append))
+async def search_in_turn(
+    queue: ModelQueue, engine: Engine, question: str, options: AskOptions, wait: OnWait = unheard
+) -> tuple[list[ScoredChunk], list[Step]]:
+    """The best passages and the steps to them; cancelled, the search ends.
 
-        async with AsyncExitStack() as held:
-            if needs_model:
-                await held.enter_async_context(self.queue.turn())
-            await held.enter_async_context(self.queue.processors.turn())
-            pieces = await held.enter_async_context(working(search, stopped))
-            async for _ in pieces:  # it tells nothing before its end
-                pass
-        return hits, steps
+    It waits for the language model only where that has a part in it.
+    """
+    stopped, steps, hits = threading.Event(), list[Step](), list[ScoredChunk]()
+    options = replace(options, stopped=stopped)
+    needs_model = options.expand not in (None, "none")
+    needs_model = needs_model or isinstance(engine.applied(options).reranker, LLMReranking)
+
+    def search(_: Callable[[Any], None]) -> None:
+        hits.extend(engine.search(question, options, steps.append))
+
+    async with AsyncExitStack() as held:
+        if needs_model:
+            await held.enter_async_context(queue.turn(wait))
+        await held.enter_async_context(queue.processors.turn(wait))
+        pieces = await held.enter_async_context(working(search, stopped))
+        async for _ in pieces:  # it tells nothing before its end
+            pass
+    return hits, steps

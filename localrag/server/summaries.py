@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from localrag.engine import AskOptions
 from localrag.library.catalogue.filters import LAST_PAGE
+from localrag.library.records import NotKept
 from localrag.messages import spoken, tr
 from localrag.presentation.reading import card_texts
 from localrag.presentation.summaries import (
@@ -37,7 +38,6 @@ from localrag.summaries.records import (
     SectionDone,
     Summary,
     SummaryBegun,
-    SummaryNotKept,
     SummarySection,
 )
 from localrag.types import citations_of
@@ -125,7 +125,7 @@ class _Telling:
                 )
                 if not event.kept:
                     self._job.give_way()
-            case SummaryNotKept():
+            case NotKept():
                 reason = spoken(without_paths(event.error))
                 text = tr("What was written is not kept for the next time: {reason}", reason=reason)
                 self._job.note(text)

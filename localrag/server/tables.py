@@ -27,6 +27,7 @@ from localrag.engine import AskOptions
 from localrag.errors import LibraryNotFoundError, RemovedError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.catalogue.saved_tables import normalised
+from localrag.library.records import NotKept
 from localrag.messages import spoken, spoken_to, tr
 from localrag.presentation.records import plain
 from localrag.presentation.tables import (
@@ -51,7 +52,7 @@ from localrag.tables.records import (
     Cell,
     CellDone,
     Column,
-    NotKept,
+    Event,
     Row,
     SavedTable,
     Table,
@@ -220,14 +221,10 @@ class Tables(WorkRoutes):
         """A table as a file: `.xlsx`, `.csv`, `.html`, `.md` or `.json`."""
         path = Path(request.path_params["name"])
         check_suffix(path)
-        found = self.results.get(path.stem, Table)
-        if found is None:
-            raise LibraryNotFoundError(
-                "This table is not here any more.", hint="Ask again: what was read is kept."
-            )
-        table, library = found
-        self.libraries.engine(library)  # of which one may have lost the role since
-        await recorded(library, "export")
+        gone = LibraryNotFoundError(
+            "This table is not here any more.", hint="Ask again: what was read is kept."
+        )
+        table = await self.results.exported(path.stem, Table, self.libraries, gone)
         language = linked_language(request)
 
         def made() -> str | bytes:
@@ -249,7 +246,7 @@ class _Telling:
         self._cells: list[dict[str, Any]] = []
         self._left = 0
 
-    def hear(self, event: Begun | CellDone | NotKept | Table, keep: Callable[[Table], str]) -> None:
+    def hear(self, event: Event, keep: Callable[[Table], str]) -> None:
         """Tell it, and let others go first where a cell was read."""
         match event:
             case Begun():

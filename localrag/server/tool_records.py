@@ -179,7 +179,7 @@ class Passage(Struct):
     resource: _Resource
     link: _Link = UNSET
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
         return _quoted(self.number, self.where, self.text, self.link)
 
@@ -192,10 +192,10 @@ class Found(Struct):
     left_out: int
     disarmed: _Disarmed = 0
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
-        said = [passage.said() for passage in self.passages] or [tr("Nothing found.")]
-        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
+        parts = [passage.as_text() for passage in self.passages] or [tr("Nothing found.")]
+        return "\n\n".join([*parts, *_notices(self.left_out, self.disarmed)])
 
 
 class Quotation(Struct):
@@ -210,7 +210,7 @@ class Quotation(Struct):
     resource: _Resource
     link: _Link = UNSET
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
         return _quoted(self.number, self.where, self.quote, self.link)
 
@@ -224,21 +224,21 @@ class Missing(Struct):
     closest: Annotated[Quotation | None, Meta(description="The sentence nearest to it.")]
     suggestions: Annotated[list[str], Meta(description="Questions that find something.")]
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
-        said = [tr("Looked for: {words}", words=tr(", ").join(self.looked_for) or self.question)]
+        parts = [tr("Looked for: {words}", words=tr(", ").join(self.looked_for) or self.question)]
         if self.closest is not None:
-            said.append(
+            parts.append(
                 tr(
                     "Closest sentence ({where}): “{quote}”",
                     where=self.closest.where,
                     quote=self.closest.quote,
                 )
             )
-        said.append(self.reason)
+        parts.append(self.reason)
         if self.suggestions:
-            said.append(tr("You could ask instead:"))
-        return "\n".join([*said, *(f"  {suggestion}" for suggestion in self.suggestions)])
+            parts.append(tr("You could ask instead:"))
+        return "\n".join([*parts, *(f"  {suggestion}" for suggestion in self.suggestions)])
 
 
 class Answered(Struct):
@@ -254,17 +254,17 @@ class Answered(Struct):
     unsupported: Annotated[bool, Meta(description="True: no passage says what it says.")] = False
     disarmed: _Disarmed = 0
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
-        said = [self.answer]
+        parts = [self.answer]
         if self.unsupported:
-            said.insert(0, tr("No passage supports this:"))
+            parts.insert(0, tr("No passage supports this:"))
         if self.citations:
-            said.append("\n".join(citation.said() for citation in self.citations))
+            parts.append("\n".join(citation.as_text() for citation in self.citations))
         for missing in self.not_found:
             part = f"{tr('On “{question}”:', question=missing.question)}\n" if self.grounded else ""
-            said.append(f"{part}{missing.said()}")
-        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
+            parts.append(f"{part}{missing.as_text()}")
+        return "\n\n".join([*parts, *_notices(self.left_out, self.disarmed)])
 
 
 class TableCell(Struct):
@@ -305,23 +305,23 @@ class TableText(Struct):
     )
     disarmed: _Disarmed = 0
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
-        said = []
+        parts = []
         for row in self.rows:
             lines = [row.file]
             for column, cell in zip(self.columns, row.cells, strict=True):
                 quoted = f' ({cell.where}: "{cell.quote}")' if cell.quote else ""
                 lines.append(f"  {column} {cell.text}{quoted}")
-            said.append("\n".join(lines))
+            parts.append("\n".join(lines))
         totals = [
             "\n".join([column, *(f"  {line}" for line in lines)])
             for column, lines in zip(self.columns, self.totals, strict=True)
         ]
-        said += [tr("Of all {count} documents:", count=self.documents), *totals]
+        parts += [tr("Of all {count} documents:", count=self.documents), *totals]
         if self.next_start is not UNSET:
-            said.append(tr("The list goes on at start={start}.", start=self.next_start))
-        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
+            parts.append(tr("The list goes on at start={start}.", start=self.next_start))
+        return "\n\n".join([*parts, *_notices(self.left_out, self.disarmed)])
 
 
 class SectionText(Struct):
@@ -355,17 +355,17 @@ class SummaryText(Struct):
     left_out: int
     disarmed: _Disarmed = 0
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
-        said = []
+        parts = []
         for document in self.documents:
-            said.append("\n".join([document.file, *document.card]))
+            parts.append("\n".join([document.file, *document.card]))
             for section in document.sections:
-                said.append("\n".join(filter(None, [section.title, section.text])))
-                said += [citation.said() for citation in section.citations]
+                parts.append("\n".join(filter(None, [section.title, section.text])))
+                parts += [citation.as_text() for citation in section.citations]
             if self.total == 1:
-                said += document.coverage
-        return "\n\n".join([*said, *_notices(self.left_out, self.disarmed)])
+                parts += document.coverage
+        return "\n\n".join([*parts, *_notices(self.left_out, self.disarmed)])
 
 
 class ComputedText(Struct):
@@ -380,7 +380,7 @@ class ComputedText(Struct):
     left_out: int
     disarmed: _Disarmed = 0
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
         return "\n".join([*self.lines, *_notices(self.left_out, self.disarmed)])
 
@@ -405,15 +405,15 @@ class PageText(Struct):
     disarmed: _Disarmed = 0
     link: _Link = UNSET
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
         head = tr("{where} (of {pages} in all):", where=self.where, pages=self.pages)
-        said = [head, self.text, *_notices(self.left_out, self.disarmed), *self.notes]
+        parts = [head, self.text, *_notices(self.left_out, self.disarmed), *self.notes]
         if self.next_start is not UNSET:
-            said.append(tr("The page goes on at start={start}.", start=self.next_start))
+            parts.append(tr("The page goes on at start={start}.", start=self.next_start))
         if self.link is not UNSET:
-            said.append(self.link)
-        return "\n\n".join(said)
+            parts.append(self.link)
+        return "\n\n".join(parts)
 
 
 class Listed(Struct):
@@ -436,9 +436,9 @@ class Documents(Struct):
         UNSET
     )
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
-        said = [
+        parts = [
             tr(
                 "{file}: {pages} pages, {language}, id {document}",
                 file=document.file,
@@ -449,8 +449,8 @@ class Documents(Struct):
             for document in self.documents
         ]
         if self.next_start is not UNSET:
-            said.append(tr("The list goes on at start={start}.", start=self.next_start))
-        return "\n".join(said or [tr("There are no documents.")])
+            parts.append(tr("The list goes on at start={start}.", start=self.next_start))
+        return "\n".join(parts or [tr("There are no documents.")])
 
 
 class Served(Struct):
@@ -471,16 +471,16 @@ class State(Struct):
     outside: Annotated[int, Meta(description="Connections out of the machine since the start.")]
     blocked: Annotated[int, Meta(description="Connections that were blocked.")]
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
-        said = [
+        parts = [
             tr(
                 "{name}: {documents} documents, {pages} pages, {passages} passages",
                 **msgspec.structs.asdict(library),
             )
             for library in self.libraries
         ]
-        said.append(
+        parts.append(
             tr(
                 "localrag {version}; connections to the outside: {outside}; blocked: {blocked}",
                 version=self.version,
@@ -488,7 +488,7 @@ class State(Struct):
                 blocked=self.blocked,
             )
         )
-        return "\n".join(said)
+        return "\n".join(parts)
 
 
 class NotRead(Struct):
@@ -506,9 +506,9 @@ class Added(Struct):
     unchanged: int
     not_read: list[NotRead]
 
-    def said(self) -> str:
+    def as_text(self) -> str:
         """In words."""
-        said = [
+        parts = [
             tr(
                 "{added} added, {unchanged} unchanged, {failed} not readable",
                 added=len(self.added),
@@ -516,7 +516,7 @@ class Added(Struct):
                 failed=len(self.not_read),
             )
         ]
-        return "\n".join([*said, *(f"{file.file}: {file.reason}" for file in self.not_read)])
+        return "\n".join([*parts, *(f"{file.file}: {file.reason}" for file in self.not_read)])
 
 
 def schema(record: type[Struct]) -> dict[str, Any]:
@@ -528,8 +528,8 @@ def schema(record: type[Struct]) -> dict[str, Any]:
 
 
 def _quoted(number: int, where: str, text: str, link: str | UnsetType) -> str:
-    said = f'[{number}] {where}: "{text}"'
-    return said if link is UNSET else f"{said}\n{link}"
+    quoted = f'[{number}] {where}: "{text}"'
+    return quoted if link is UNSET else f"{quoted}\n{link}"
 
 
 def _notices(left_out: int, disarmed: int) -> Iterator[str]:

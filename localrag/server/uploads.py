@@ -53,15 +53,15 @@ class UploadRoutes:
                 media=request.headers.get("content-type", "?"),
             )
         name, language = safe_name(name), preferred(request)
-        held = ExitStack()
+        resources = ExitStack()
         try:
-            held.enter_context(self._counted())
-            file = held.enter_context(scratch_folder()) / "upload"
+            resources.enter_context(self._counted())
+            file = resources.enter_context(scratch_folder()) / "upload"
             await _receive(request, file)
         except BaseException:
-            held.close()
+            resources.close()
             raise
-        return EventStream(self._added(engine, file, name, language, held))
+        return EventStream(self._added(engine, file, name, language, resources))
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -76,7 +76,12 @@ class UploadRoutes:
             under_way[user] -= 1
 
     async def _added(
-        self, engine: Engine, file: Path, name: str, language: InterfaceLanguage, held: ExitStack
+        self,
+        engine: Engine,
+        file: Path,
+        name: str,
+        language: InterfaceLanguage,
+        resources: ExitStack,
     ) -> AsyncIterator[ServerSentEvent]:
         async def work(send: Send) -> None:
             async with self._turn, working(_Adding(engine, file, name, language)) as told:
@@ -84,7 +89,7 @@ class UploadRoutes:
                     await send(message)
 
         # The file stays until nobody reads it any more, also where the client goes in between.
-        with held:
+        with resources:
             async with aclosing(streamed(work, as_event(language))) as told:
                 async for part in told:
                     yield part
@@ -107,13 +112,13 @@ class _Adding:
             nonlocal embedded, chunks
             match happened:
                 case events.Parsed(_, pages, chunks):
-                    said = say("pages read: {pages}", pages=pages)
+                    text = say("pages read: {pages}", pages=pages)
                 case events.Embedded(count):
                     embedded += count
-                    said = say("{done} of {count} passages embedded", done=embedded, count=chunks)
+                    text = say("{done} of {count} passages embedded", done=embedded, count=chunks)
                 case _:
                     return
-            tell(event("progress", {"said": said}))
+            tell(event("progress", {"said": text}))
 
         engine = self.engine
         indexer = factory.make_indexer(engine.settings, engine.library, engine.embedder)
@@ -127,8 +132,8 @@ class _Adding:
         elif report.unchanged:
             tell(event("done", {"said": say("It is in the library already."), "failed": False}))
         else:
-            said = say("Added (passages: {count})", count=report.chunks)
-            tell(event("done", {"said": said, "failed": False}))
+            text = say("Added (passages: {count})", count=report.chunks)
+            tell(event("done", {"said": text, "failed": False}))
 
 
 async def _receive(request: Request, file: Path) -> None:

@@ -6,20 +6,18 @@ begun: a run that was killed goes on where it was.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.documents.cards import HEAD, card_of
-from localrag.errors import GenerationError, LibraryError, StoppedError
+from localrag.errors import GenerationError, StoppedError
 from localrag.languages import CODES, LANGUAGES, is_code
+from localrag.library.kept import Keeper, key_of, record_of
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord
 from localrag.models.embeddings.base import Embedder
@@ -48,7 +46,6 @@ from localrag.summaries.records import (
     SectionDone,
     Summary,
     SummaryBegun,
-    SummaryNotKept,
     SummarySection,
     Written,
 )
@@ -73,8 +70,6 @@ _LEAST_GAP, _GAPS = 2, 30
 """Pages without a sentence from which on a run is told: so many, or a share of 1 in `_GAPS`."""
 _VERSION = 1
 """Of what is kept: a higher number writes all again."""
-_PATIENCE = 1.0
-"""Seconds that a section waits for another process that writes, before it waits for the next."""
 _PROMPTS = ("summary_question", "summary_section", "support", "relevance_system")
 
 Pages = tuple[int, int | None]
@@ -347,8 +342,7 @@ def section_key(sentences: Sequence[ScoredChunk], about: str, model: str, wordin
     prompts = [template(name, language) for name in _PROMPTS for language in CODES]
     passage = joined(sentences).chunk
     read = [passage.title, passage.heading, passage.text]
-    identity = json.dumps(["summary", _VERSION, about, model, wording, prompts, read])
-    return hashlib.sha256(identity.encode()).hexdigest()
+    return key_of("summary", _VERSION, about, model, wording, prompts, read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +407,7 @@ def summarise(
         run.put(*at, section)
         yield SectionDone(*at, section, kept=True, left=len(to_write))
     budget = Budget(work.seconds)
-    waiting: dict[tuple[str, str], str] = {}
+    keeper = Keeper(library)
     reason: Reason = ""  # why nothing more is written
     for place, at in enumerate(to_write):
         document, number = at
@@ -425,9 +419,7 @@ def summarise(
                 written = write(work.drafts[document].sources[number], work.about)
                 budget.took("section", time.perf_counter() - done)
                 section = _written(section, written)
-                record = _of(written, "")
-                key = run.documents[document].document_id, keys[at]
-                waiting[key] = msgspec.json.encode(record).decode()
+                keeper.add((run.documents[document].document_id, keys[at]), _of(written, ""))
             except StoppedError:
                 reason = "stopped"
             except GenerationError:
@@ -437,17 +429,8 @@ def summarise(
         run.put(document, number, section)
         left = len(to_write) - place - 1
         yield SectionDone(document, number, section, kept=False, left=left)
-        if waiting:
-            try:
-                library.keep_cells(waiting, timeout=_PATIENCE)
-                waiting = {}
-            except LibraryError as error:
-                yield SummaryNotKept(error)
-    if waiting:
-        try:
-            library.keep_cells(waiting)
-        except LibraryError as error:
-            yield SummaryNotKept(error)
+        yield from keeper.keep()
+    yield from keeper.finish()
     yield run.summary(time.perf_counter() - began)
 
 
@@ -467,13 +450,8 @@ def _kept(
     for at, key in keys.items():
         document = run.documents[at[0]]
         record = records.get((document.document_id, key))
-        if record is None:
-            continue
-        try:
-            written = msgspec.json.decode(record, type=Written)
-        except msgspec.MsgspecError:  # of another version, or damaged: it is written again
-            continue
-        kept[at] = _of(written, document.source)
+        if record and (written := record_of(record, Written)):
+            kept[at] = _of(written, document.source)
     return kept
 
 

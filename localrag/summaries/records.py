@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from localrag.errors import LibraryError
+from localrag.library.records import NotKept
 from localrag.types import Card, Statement, Unit
 
 SectionState = Literal["written", "quoted", "not written"]
@@ -102,14 +102,7 @@ class SectionDone:
     """Sections that are still to be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryNotKept:
-    """What was written cannot be kept, with the error that says why: it is written again."""
-
-    error: LibraryError
-
-
-Event = SummaryBegun | SectionDone | SummaryNotKept | Summary
+Event = SummaryBegun | SectionDone | NotKept | Summary
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,15 @@ document, before the next one is read: a run that was killed goes on where it wa
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath, PureWindowsPath
 
-import msgspec
-
-from localrag.errors import GenerationError, LibraryError, StoppedError, UsageError
+from localrag.errors import GenerationError, StoppedError, UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.catalogue.saved_tables import normalised
+from localrag.library.kept import Keeper, key_of, record_of
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord
 from localrag.prompts import UNSTATED
@@ -32,7 +29,6 @@ from localrag.tables.records import (
     Column,
     ColumnKind,
     Event,
-    NotKept,
     Reply,
     Row,
     Table,
@@ -54,8 +50,6 @@ SECONDS_A_CELL = 6.0
 """Taken for a cell until some were read: the starter model on two cores, busy."""
 _VERSION = 1
 """Of what is kept: a higher number reads all cells again."""
-_PATIENCE = 1.0
-"""Seconds that a cell waits for another process that writes, before it waits for the next cell."""
 
 Ask = Callable[[Column, str], Reply]
 """A column, and the path of the document that its question is put to."""
@@ -177,8 +171,7 @@ def cell_key(
 ) -> str:
     """What a kept cell is found by, beside its document: a hash that does not say the question."""
     parts = [_VERSION, " ".join(question.split()), kind or "", model, wording]
-    identity = json.dumps([*parts, list(choices)] if choices else parts)
-    return hashlib.sha256(identity.encode()).hexdigest()
+    return key_of(*parts, *([list(choices)] if choices else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +204,7 @@ def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) ->
     yield Begun(len(rows), len(work.columns), len(kept), to_read, pace * to_read, rows)
     replies: dict[tuple[str, str], Reply] = dict(kept)
     failed: dict[tuple[str, str], str] = {}
-    waiting: dict[tuple[str, str], str] = {}
+    keeper = Keeper(library)
     halted = False
     for number, document in enumerate(work.documents):
         for place, (column, key) in enumerate(zip(work.columns, work.keys, strict=True)):
@@ -232,35 +225,21 @@ def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) ->
                     except GenerationError as error:
                         failed[at] = type(error).__name__
                     else:
-                        waiting[at] = msgspec.json.encode(_of(replies[at], "")).decode()
+                        keeper.add(at, _of(replies[at], ""))
                     to_read -= 1
             cell = _cell(replies.get(at), column, failed.get(at, ""))
             source = document.sources[0]
             yield CellDone(number, place, source, cell, kept=known and at in kept, left=to_read)
-            if waiting:
-                try:
-                    library.keep_cells(waiting, timeout=_PATIENCE)
-                    waiting = {}
-                except LibraryError as error:
-                    yield NotKept(error)
-    if waiting:
-        try:
-            library.keep_cells(waiting)
-        except LibraryError as error:
-            yield NotKept(error)
+            yield from keeper.keep()
+    yield from keeper.finish()
     yield _table(work, replies, failed, time.perf_counter() - began)
 
 
 def _kept(library: Library, work: Work) -> dict[tuple[str, str], Reply]:
     sources = {record.id: record.sources[0] for record in work.documents}
     records = library.kept_cells(sources.keys() - work.private, work.keys)
-    replies = {}
-    for at, record in records.items():
-        try:
-            replies[at] = _of(msgspec.json.decode(record, type=Reply), sources[at[0]])
-        except msgspec.MsgspecError:  # of another version, or damaged: it is read again
-            continue
-    return replies
+    replies = {at: record_of(record, Reply) for at, record in records.items()}
+    return {at: _of(reply, sources[at[0]]) for at, reply in replies.items() if reply}
 
 
 def _of(reply: Reply, source: str) -> Reply:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from localrag.errors import LibraryError
+from localrag.library.records import NotKept
 from localrag.types import Citation
 
 CellState = Literal[
@@ -196,13 +196,6 @@ class CellDone:
     kept: bool
     left: int
     """Cells that are still to be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotKept:
-    """Cells cannot be kept, with the error that says why: the next run reads them again."""
-
-    error: LibraryError
 
 
 Event = Begun | CellDone | NotKept | Table

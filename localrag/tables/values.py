@@ -210,20 +210,11 @@ def is_empty(cell: str) -> bool:
     return _EMPTY.fullmatch(cell) is not None
 
 
-def number_in(cell: str, *, comma: bool = False) -> Value | None:
-    """The number that a cell holds whole, with its currency or "%"; None where it holds other text.
+def amount_in(cell: str, *, comma: bool = False) -> tuple[float, str] | None:
+    """The number that a cell holds whole, and its currency or "%"; None where it holds other text.
 
     `comma` says that in this column a comma stands before the decimals.
     """
-    if (amount := amount_in(cell, comma=comma)) is None:
-        return None
-    number, unit = amount
-    kind: ColumnKind = "number" if unit in ("", "%", "‰") else "money"
-    return Value(kind, plain_number(number), number, unit)
-
-
-def amount_in(cell: str, *, comma: bool = False) -> tuple[float, str] | None:
-    """The same as a number and its unit, for many cells."""
     if len(cell) > _LONGEST_NUMBER:
         return None
     if not comma and (plain := _PLAIN.fullmatch(cell)):

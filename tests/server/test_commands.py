@@ -28,15 +28,7 @@ from localrag.engine import Engine
 from localrag.errors import BackendError
 from localrag.library.catalogue.filters import Filter
 from localrag.server import client, endpoint, listening
-from localrag.server.calls import (
-    AnswerEvent,
-    Call,
-    CallEvent,
-    TextEvent,
-    WaitingEvent,
-    framed,
-    next_event,
-)
+from localrag.server.calls import Call, CallEvent, CallResult, TextEvent, WaitingEvent
 from localrag.server.client import GoneError, RunningServer
 from localrag.server.commands import command_app
 from localrag.server.endpoint import Kind, ServerEntry, endpoints
@@ -402,9 +394,10 @@ def ending_early(home: Home, *events: CallEvent) -> Impostor:
         return replied(json.dumps({"version": "0.2.0", "proof": proof}).encode())
 
     def called(asked: str) -> bytes:
-        call = msgspec.msgpack.decode(asked.split("\r\n\r\n")[1].encode("latin-1"), type=Call)
+        call = msgspec.json.decode(asked.split("\r\n\r\n")[1].encode("latin-1"), type=Call)
         more = call.what != "compare"
-        return replied(b"".join(map(framed, events)) if more else b"", more=more)
+        told = b"".join(b"data: %b\r\n\r\n" % msgspec.json.encode(event) for event in events)
+        return replied(told if more else b"", more=more)
 
     made.append(Impostor(home, KINDS[0], hello, called))  # type: ignore[arg-type]
     return made[0]
@@ -462,7 +455,7 @@ def test_who_leaves_frees_the_model(home: Home, start: Callable[..., ServerEntry
     home.served.llm.pieces, home.served.llm.pause = ("It was opened in 1907 [1].",), 0.0
     *_, last = asking(home, server)
     assert time.monotonic() - left < len(LONG) * LONG_PAUSE / 2
-    assert isinstance(last, AnswerEvent)
+    assert isinstance(last, CallResult)
 
 
 def test_who_does_not_read_frees_the_model(
@@ -482,7 +475,7 @@ def test_who_does_not_read_frees_the_model(
         in_time = list(told)
     second.join(60)
     assert in_time
-    assert isinstance(in_time[-1], AnswerEvent)
+    assert isinstance(in_time[-1], CallResult)
 
 
 def test_who_waits_is_told_so(
@@ -564,9 +557,12 @@ def test_only_commands_are_answered_there(
         assert raw.recv(100).split()[1] == str(status).encode()
 
 
-def test_an_event_of_any_size_is_not_read() -> None:
-    with pytest.raises(ValueError, match="4294967295"):
-        next_event(lambda size: b"\xff" * size)
+def test_an_event_of_any_size_is_not_read(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_LARGEST_EVENT", 40)
+    with closing(ending_early(home, TextEvent("a" * 100))) as impostor:
+        call = Call(what="ask", setup=home.setup, question=QUESTION)
+        with pytest.raises(GoneError):
+            next(RunningServer(impostor.endpoint, TOKEN).told(call))
 
 
 def test_a_filter_means_the_same_in_another_place(

@@ -34,7 +34,7 @@ def test_a_refusal_says_how_near_the_documents_come(served: Served) -> None:
     assert missing.closest is not None
     assert missing.closest.quote == "The glass house was opened in 1907."
     assert missing.suggestions == ["When was the glass house opened?"]
-    said = reply.said()
+    said = reply.as_text()
     assert said.startswith(reply.answer)
     assert "None of the passages found contains “hause”." in said
     assert "You could ask instead:\n  When was the glass house opened?" in said
@@ -47,7 +47,7 @@ def test_a_part_that_is_missing_is_said_beside_what_is_not(served: Served) -> No
     assert reply.grounded
     (missing,) = reply.not_found
     assert missing.question == "How much does the pharmacy charge?"
-    said = reply.said()
+    said = reply.as_text()
     assert said.count("The documents do not say: How much does the pharmacy charge?") == 1
     assert "\n\nOn “How much does the pharmacy charge?”:\nLooked for: pharmacy, charge\n" in said
 
@@ -55,9 +55,9 @@ def test_a_part_that_is_missing_is_said_beside_what_is_not(served: Served) -> No
 def test_what_no_passage_supports_says_so_before_it(served: Served) -> None:
     served.llm.pieces, served.llm.unsupported = ("Martians did it.",), "Martians"
     reply = ask(served, "When was the glass house opened?")
-    assert reply.said() == "No passage supports this:\n\nMartians did it."
+    assert reply.as_text() == "No passage supports this:\n\nMartians did it."
     served.llm.pieces, served.llm.unsupported = ("It was opened in 1907 [1].",), ""
-    assert ask(served, "When was the glass house opened?").said().startswith("It was opened")
+    assert ask(served, "When was the glass house opened?").as_text().startswith("It was opened")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_name_that_an_answer_gives_does_not_steer_either(
     reply = ask(served, "When was the glass house opened?")
     (marker,) = {each.number for each in reply.citations if each.quote == other}
     assert f"\n\nBy contrast, {shown.format(marker=marker)}" in reply.answer
-    assert "Ignore" not in reply.said()
+    assert "Ignore" not in reply.as_text()
     assert bool(reply.left_out) == ("Ignore" in name)
 
 
@@ -95,12 +95,12 @@ def test_what_says_itself_that_no_passage_supports_it_is_not_said_twice(
     served.llm.pieces = (said,)
     reply = ask(served, "When was the glass house opened?")
     assert not reply.unsupported
-    assert reply.said().startswith(said)
+    assert reply.as_text().startswith(said)
 
 
 def test_an_empty_library_says_so_and_no_more(served: Served) -> None:
     library = served.engine.library
     library.remove(documents=[one.id for one in library.documents()])
     reply = ask(served, "When was the glass house opened?")
-    assert reply.said() == reply.answer
+    assert reply.as_text() == reply.answer
     assert reply.answer.startswith("The library is empty")

@@ -11,6 +11,7 @@ from summaries.summary_fixtures import PAGES, Repeating, engine, llm
 from localrag.api import LocalRAG
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryLockedError, RemovedError, UsageError
+from localrag.library.records import NotKept
 from localrag.presentation.summaries import (
     begun_text,
     coverage_lines,
@@ -23,7 +24,7 @@ from localrag.presentation.summaries import (
 )
 from localrag.summaries.documents import LEAST_WRITTEN
 from localrag.summaries.outline import MOST_PARTS
-from localrag.summaries.records import Event, SectionDone, Summary, SummaryBegun, SummaryNotKept
+from localrag.summaries.records import Event, SectionDone, Summary, SummaryBegun
 
 __all__ = ["engine", "llm"]
 
@@ -150,7 +151,7 @@ def test_where_nothing_can_be_kept_it_is_said_and_goes_on(
 
     monkeypatch.setattr(engine.library, "keep_cells", locked)
     events = events_of(engine, "elm.txt")
-    assert any(isinstance(event, SummaryNotKept) for event in events)
+    assert any(isinstance(event, NotKept) for event in events)
     assert isinstance(events[-1], Summary)
     assert events[-1].final
 

@@ -25,6 +25,7 @@ from scripted_llm import ScriptedLLM
 from localrag.engine import compute_in
 from localrag.errors import LibraryError, StoppedError, UsageError
 from localrag.library.library import Library
+from localrag.library.records import NotKept
 from localrag.messages import spoken, spoken_to
 from localrag.presentation.computed import basis_lines, computed_json, computed_lines
 from localrag.presentation.tables import total_lines
@@ -32,7 +33,7 @@ from localrag.tables import query, sheets
 from localrag.tables.documents import Work, cell_key, fill, select
 from localrag.tables.formulation import compute
 from localrag.tables.query import Query, run, sql_of
-from localrag.tables.records import Begun, CellDone, Column, NotKept, Reply, Table
+from localrag.tables.records import Begun, CellDone, Column, Reply, Table
 from localrag.tables.sheets import Dataset, RawTable, datasets, raw_tables
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Basis, Citation, Document, Page, TableSpan

@@ -110,18 +110,18 @@ class WordNumbering:
                 id_ = element.get(f"{_W}abstractNumId", "")
                 self._lists[id_] = _List(
                     {_level_of(level): _read_level(level) for level in element.findall(f"{_W}lvl")},
-                    _value(element, "numStyleLink"),
+                    value_of(element, "numStyleLink"),
                 )
-                if name := _value(element, "styleLink"):
+                if name := value_of(element, "styleLink"):
                     linked[name] = id_
             elif element.tag == f"{_W}num":
                 starts = {}
                 for override in element.findall(f"{_W}lvlOverride"):
-                    start = _value(override, "startOverride")
+                    start = value_of(override, "startOverride")
                     if start.isdecimal() and len(start) < 6:
                         starts[_level_of(override)] = int(start)
                 number = element.get(f"{_W}numId", "")
-                self._numbers[number] = _value(element, "abstractNumId"), starts
+                self._numbers[number] = value_of(element, "abstractNumId"), starts
         for number, (id_, starts) in self._numbers.items():
             link = self._lists[id_].link if id_ in self._lists else ""
             self._numbers[number] = linked.get(link, id_), starts
@@ -131,10 +131,13 @@ class WordNumbering:
         parents: dict[str, str] = {}
         for style in () if styles is None else styles.findall(f"{_W}style"):
             id_ = style.get(f"{_W}styleId", "")
-            parents[id_] = _value(style, "basedOn")
+            parents[id_] = value_of(style, "basedOn")
             properties = style.find(f"{_W}pPr/{_W}numPr")
             if properties is not None:
-                self._styles[id_] = _value(properties, "numId"), _int(_value(properties, "ilvl"))
+                self._styles[id_] = (
+                    value_of(properties, "numId"),
+                    _int(value_of(properties, "ilvl")),
+                )
         for id_ in parents:
             chain = [id_]
             while chain[-1] not in self._styles and len(chain) < 20 and parents.get(chain[-1]):
@@ -149,11 +152,11 @@ class WordNumbering:
         """
         if properties is None:
             return ""
-        number, level = self._styles.get(_value(properties, "pStyle"), ("", 0))
+        number, level = self._styles.get(value_of(properties, "pStyle"), ("", 0))
         own = properties.find(f"{_W}numPr")
         if own is not None:
-            number = _value(own, "numId") or number
-            level = _int(_value(own, "ilvl")) if own.find(f"{_W}ilvl") is not None else level
+            number = value_of(own, "numId") or number
+            level = _int(value_of(own, "ilvl")) if own.find(f"{_W}ilvl") is not None else level
         id_, starts = self._numbers.get(number, ("", {}))
         known = self._lists.get(id_)
         if known is None or level not in known.levels:
@@ -183,11 +186,11 @@ class WordNumbering:
 
 def _read_level(node: ElementTree.Element) -> _Level:
     legal = node.find(f"{_W}isLgl")
-    after = _value(node, "lvlRestart")
+    after = value_of(node, "lvlRestart")
     return _Level(
         _kind(node),
-        _value(node, "lvlText")[:100],
-        _int(_value(node, "start") or "1"),
+        value_of(node, "lvlText")[:100],
+        _int(value_of(node, "start") or "1"),
         int(after) if after.isdecimal() and len(after) < 3 else None,
         legal is not None and is_true(legal.get(f"{_W}val", "1")),
     )
@@ -207,6 +210,7 @@ def _int(value: str) -> int:
     return int(value) if value.isdecimal() and len(value) < 6 else 0
 
 
-def _value(node: ElementTree.Element, tag: str) -> str:
+def value_of(node: ElementTree.Element, tag: str) -> str:
+    """What the child with that tag of Word's says; "" where there is none."""
     child = node.find(f"{_W}{tag}")
     return "" if child is None else child.get(f"{_W}val", "")

@@ -17,7 +17,7 @@ from localrag.documents.formats.archive import ZipArchive, core_title, is_true, 
 from localrag.documents.formats.comments import comment
 from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
 from localrag.documents.formats.html import html_lines
-from localrag.documents.formats.numbering import WordNumbering
+from localrag.documents.formats.numbering import WordNumbering, value_of
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import PageLines, build, empty, squeeze
 from localrag.documents.pictures import Pictures, stored
@@ -129,7 +129,7 @@ class _Package:
     def _write_number(self, paragraph: ElementTree.Element) -> None:
         properties = paragraph.find(f"{_W}pPr")
         marker = self._numbering.number(properties)
-        level = "" if properties is None else _value(properties, "outlineLvl")
+        level = "" if properties is None else value_of(properties, "outlineLvl")
         if properties is not None:
             for element in properties.findall(f"{_W}numPr"):
                 properties.remove(element)
@@ -156,7 +156,7 @@ class _Package:
     def _drop_hidden(self, node: ElementTree.Element, shaded: bool) -> None:
         """Take out hidden, white and tiny text; `shaded` is what may lie on a colour."""
         properties = node.find(f"{_W}pPr")
-        vanished = properties is not None and _value(properties, "pStyle") in self._vanished
+        vanished = properties is not None and value_of(properties, "pStyle") in self._vanished
         shown = []
         for child in node:
             on_colour = shaded or _is_shaded(child)
@@ -175,12 +175,12 @@ class _Package:
         vanish = style.find(f"{_W}vanish")
         if vanish is not None and is_true(vanish.get(f"{_W}val", "1")):
             return True
-        size = _value(style, "sz")
-        if _value(style, "rStyle") in self._vanished or (
+        size = value_of(style, "sz")
+        if value_of(style, "rStyle") in self._vanished or (
             size.isdecimal() and int(size[:4]) < _SMALLEST
         ):
             return True
-        white = _value(style, "color").lower() in _WHITE
+        white = value_of(style, "color").lower() in _WHITE
         return white and not shaded and style.find(f"{_W}highlight") is None
 
     # What mammoth passes over
@@ -282,11 +282,6 @@ def _written(root: ElementTree.Element) -> bytes:
     return written
 
 
-def _value(node: ElementTree.Element, tag: str) -> str:
-    child = node.find(f"{_W}{tag}")
-    return "" if child is None else child.get(f"{_W}val", "")
-
-
 def _run(text: str) -> ElementTree.Element:
     run = ElementTree.Element(f"{_W}r")
     ElementTree.SubElement(run, f"{_W}t", {_SPACE: "preserve"}).text = text
@@ -307,9 +302,9 @@ def _styles(root: ElementTree.Element | None) -> tuple[dict[str, str], set[str]]
     vanished = set()
     for element in () if root is None else root.findall(f"{_W}style"):
         id_ = element.get(f"{_W}styleId", "")
-        names[id_], parents[id_] = _value(element, "name"), _value(element, "basedOn")
+        names[id_], parents[id_] = value_of(element, "name"), value_of(element, "basedOn")
         properties, run = element.find(f"{_W}pPr"), element.find(f"{_W}rPr")
-        if properties is not None and (level := _value(properties, "outlineLvl")):
+        if properties is not None and (level := value_of(properties, "outlineLvl")):
             levels[id_] = level
         vanish = None if run is None else run.find(f"{_W}vanish")
         if vanish is not None and is_true(vanish.get(f"{_W}val", "1")):
@@ -334,7 +329,7 @@ def _is_shaded(node: ElementTree.Element) -> bool:
     properties = next((element for element in node if local(element.tag).endswith("Pr")), None)
     if properties is None:
         return False
-    if node.tag == f"{_W}tbl" and _value(properties, "tblStyle") not in _BARE_TABLES:
+    if node.tag == f"{_W}tbl" and value_of(properties, "tblStyle") not in _BARE_TABLES:
         return True
     behind = properties.find(f"{_W}shd")
     if behind is None:
@@ -417,16 +412,14 @@ def _formula(node: ElementTree.Element) -> str:
 
     if name == "f":
         return f"{part('num')}/{part('den')}"
+    low = f"_{part('sub')}" if "sub" in parts else ""
+    high = f"^{part('sup')}" if "sup" in parts else ""
     if name in ("sSup", "sSub", "sSubSup"):
-        low = f"_{part('sub')}" if "sub" in parts else ""
-        high = f"^{part('sup')}" if "sup" in parts else ""
         return f"{part('e')}{low}{high}"
     if name == "rad":
         return f"√{part('deg') if 'deg' in parts else ''}({_formula(parts['e'])})"
     if name == "nary":
         sign = "".join(_signs(node)) or "∫"
-        low = f"_{part('sub')}" if "sub" in parts else ""
-        high = f"^{part('sup')}" if "sup" in parts else ""
         return f"{sign}{low}{high} {_formula(parts['e'])}"
     inner = " ".join(_formula(element) for element in node) if name in ("m", "mr") else None
     if inner is None:

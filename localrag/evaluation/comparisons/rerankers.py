@@ -93,7 +93,7 @@ class ReferenceJudge:
         """A grade for each variant, none without a reference. Raises `ContextOverflowError`."""
         if not asked.reference:
             return ()
-        held: dict[int, bool] = {}
+        holding: dict[int, bool] = {}
         agreed: dict[str, tuple[float | None, float | None]] = {}
         grades: list[Graded] = []
         for way in ways:
@@ -101,9 +101,9 @@ class ReferenceJudge:
             answer = without_markers(way.answer.text).strip()
             rank = None
             for number, placed in enumerate(way.passages, start=1):
-                if placed.before not in held:
-                    held[placed.before] = self._holds(asked.question, placed.context, language)
-                if held[placed.before]:
+                if placed.before not in holding:
+                    holding[placed.before] = self._holds(asked.question, placed.context, language)
+                if holding[placed.before]:
                     rank = number
                     break
             if answer not in agreed:

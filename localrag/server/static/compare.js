@@ -1,7 +1,6 @@
-import { html, useEffect, useRef, useState } from "./preact.js";
-import { events } from "./api.js";
+import { html, useEffect, useState } from "./preact.js";
 import { Sentence } from "./turn.js";
-import { Empty, Go } from "./work.js";
+import { Empty, Go, State, useRun } from "./work.js";
 
 const TITLES = { none: "notReranked", keyword: "byKeyword", learned: "byLearned", "cross-encoder": "byCrossEncoder", llm: "byModel", standard: "standard", "self-rag": "selfRag", judge: "judging" };
 
@@ -9,33 +8,19 @@ export function Compare({ say, library, show, empty, toDocuments }) {
   const [question, setQuestion] = useState("");
   const [reference, setReference] = useState("");
   const [vary, setVary] = useState("rerankers");
-  const [under, setUnder] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [failed, setFailed] = useState("");
   const [found, setFound] = useState(null);
-  const running = useRef(null);
-  useEffect(() => () => { running.current?.abort(); setFound(null); }, [library]);
-
-  const compare = async (event) => {
+  useEffect(() => setFound(null), [library]);
+  const hear = {
+    progress: (data, setUnder) => setUnder(say("working", { name: say(TITLES[data.name]) })),
+    compared: setFound,
+  };
+  const work = useRun({ say, library, path: "/api/compare", hear });
+  const { busy, failed, running } = work;
+  const compare = (event) => {
     event.preventDefault();
     if (!question.trim() || busy) return;
-    const stopping = running.current = new AbortController();
-    setBusy(true);
     setFound(null);
-    setFailed("");
-    setUnder(say("reading"));
-    try {
-      for await (const [name, data] of events("/api/compare", { question, reference, vary, library }, stopping.signal)) {
-        if (name === "waiting") setUnder(say("waiting", data));
-        else if (name === "progress") setUnder(say("working", { name: say(TITLES[data.name]) }));
-        else if (name === "compared") setFound(data);
-        else if (name === "error") setFailed(data.message);
-      }
-    } catch (error) {
-      if (error.name === "AbortError") setFailed(say("stopped"));
-      else setFailed(error.status ? error.message : say("unreachable"));
-    }
-    setBusy(false);
+    work.run({ question, reference, vary, library });
   };
   return html`<section class="compare" aria-label=${say("compare")}>
     <form onSubmit=${compare}>
@@ -50,8 +35,7 @@ export function Compare({ say, library, show, empty, toDocuments }) {
         <label class="field">${say("reference")} <input type="text" value=${reference} onInput=${(event) => setReference(event.target.value)} /></label>
       </div>
     </form>
-    <div role="status" class="quiet">${busy && under}</div>
-    ${failed && html`<p class="failed" role="alert">${failed}</p>`}
+    <${State} work=${work} />
     ${!found && !busy && !failed && html`<${Empty} say=${say} help=${!empty && "compareHelp"} toDocuments=${toDocuments} />`}
     ${found && html`<${Compared} say=${say} found=${found} show=${show} library=${library} />`}
   </section>`;

@@ -1,6 +1,5 @@
-import { html, useEffect, useRef, useState } from "./preact.js";
-import { events } from "./api.js";
-import { Go } from "./work.js";
+import { html, useEffect, useState } from "./preact.js";
+import { Go, useRun } from "./work.js";
 
 const EXAMPLE = '{"question": "When was the glass house opened?", "ideal_answer": "In 1907."}';
 
@@ -11,35 +10,24 @@ export function Evaluate({ say, language, library }) {
   const [progress, setProgress] = useState(null);
   const [notes, setNotes] = useState([]);
   const [report, setReport] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [failed, setFailed] = useState("");
-  const running = useRef(null);
-  useEffect(() => () => { running.current?.abort(); setReport(""); }, [library]);
+  useEffect(() => setReport(""), [library]);
+  const hear = {
+    waiting: (data) => setProgress({ said: say("waiting", data) }),
+    progress: setProgress,
+    note: (data) => setNotes((all) => (all.includes(data.said) ? all : [...all, data.said])),
+    report: (data) => setReport(data.name),
+  };
+  const { busy, failed, under, running, run } = useRun({ say, library, path: "/api/evaluate", hear });
+  const said = progress || { said: under };
 
   const evaluate = async (event) => {
     event.preventDefault();
     if (!file || busy) return;
-    const stopping = running.current = new AbortController();
-    setBusy(true);
-    setFailed("");
     setNotes([]);
     setReport("");
-    setProgress({ said: say("reading") });
-    try {
-      const body = { name: file.name, data: await file.text(), library, judged, questions: Math.max(1, Number(questions) || 1) };
-      for await (const [name, data] of events("/api/evaluate", body, stopping.signal)) {
-        if (name === "waiting") setProgress({ said: say("waiting", data) });
-        else if (name === "progress") setProgress(data);
-        else if (name === "note") setNotes((all) => (all.includes(data.said) ? all : [...all, data.said]));
-        else if (name === "report") setReport(data.name);
-        else if (name === "error") setFailed(data.message);
-      }
-    } catch (error) {
-      if (error.name === "AbortError") setFailed(say("stopped"));
-      else setFailed(error.status ? error.message : say("unreachable"));
-    }
     setProgress(null);
-    setBusy(false);
+    const data = await file.text();
+    run({ name: file.name, data, library, judged, questions: Math.max(1, Number(questions) || 1) });
   };
   const drop = (event) => {  // here a file is a set of questions and no document
     event.preventDefault();
@@ -65,8 +53,8 @@ export function Evaluate({ say, language, library }) {
       </div>
     </form>
     ${failed && html`<p class="failed" role="alert">${failed}</p>`}
-    <div role="status">${progress && html`<p class="row">${progress.total > 0 && html`<progress max=${progress.total} value=${progress.done} aria-label=${progress.said}></progress>`}
-      <span class="quiet">${progress.total > 0 ? say("left", progress) : progress.said}${progress.left > 1 && say("secondsLeft", { seconds: Math.round(progress.left) })}</span></p>`}
+    <div role="status">${busy && html`<p class="row">${said.total > 0 && html`<progress max=${said.total} value=${said.done} aria-label=${said.said}></progress>`}
+      <span class="quiet">${said.total > 0 ? say("left", said) : said.said}${said.left > 1 && say("secondsLeft", { seconds: Math.round(said.left) })}</span></p>`}
       ${notes.map((one) => html`<p key=${one} class="quiet">${one}</p>`)}</div>
     ${report && html`<p class="row"><span class="quiet">${say("saveAs")}</span>
         <a href=${address("html")} download="evaluation.html">${say("asPage")}</a>
