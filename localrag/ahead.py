@@ -51,7 +51,7 @@ Ending = Literal["all", "time", "full", "disk", "battery", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class AheadBounds:
     """`megabytes` on disk, `seconds` of reading, and its `share` of the time."""
 
     megabytes: int
@@ -102,30 +102,25 @@ def hindrance(engine: Engine) -> Hindrance | None:
     return "others" if engine.library.is_of_others else None
 
 
-_HINDRANCES: dict[Hindrance, tuple[str, str]] = {
-    "server": (
-        "There is nothing to read ahead: the language model is behind a server, which keeps by "
-        "itself what it has read.",
-        "Use a model of this machine: `localrag config set llm.backend llama.cpp`.",
-    ),
-    "off": (
-        "There is nothing to read ahead: the settings keep nothing that the model has read.",
-        "Set llm.kv_disk_mb and ahead.megabytes, such as 512 and 256.",
-    ),
-    "others": (
-        "There is nothing to read ahead: the library belongs to another user, and nothing is kept "
-        "in it.",
-        "Have its owner run this.",
-    ),
-}
-
-
 def expect_possible(engine: Engine) -> None:
     """Raises `UsageError` where nothing can be read ahead."""
-    why = hindrance(engine)
-    if why is not None:
-        message, hint = _HINDRANCES[why]
-        raise UsageError(message, hint=hint)
+    match hindrance(engine):
+        case "server":
+            raise UsageError(
+                "Nothing can be read ahead: the language model runs behind a server, and what it "
+                "has read cannot be kept here.",
+                hint="Use a model in this process: `localrag config set llm.backend llama.cpp`.",
+            )
+        case "off":
+            raise UsageError(
+                "Nothing can be read ahead: the settings keep nothing that the model has read.",
+                hint="Set llm.kv_disk_mb and ahead.megabytes, to 512 and 384 for example.",
+            )
+        case "others":
+            raise UsageError(
+                "Nothing can be read ahead: the library belongs to another user.",
+                hint="Its owner can run this.",
+            )
 
 
 def on_battery() -> bool:
@@ -140,7 +135,7 @@ def on_battery() -> bool:
 
 def read_ahead(
     engine: Engine,
-    bounds: Bounds,
+    bounds: AheadBounds,
     stopped: threading.Event,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -276,7 +271,7 @@ class _Statement(msgspec.Struct):
     citations: tuple[_Cited, ...] = ()
 
 
-class _Kept(msgspec.Struct):
+class _AnswerInPart(msgspec.Struct):
     """What matters here of an answer that somebody wanted to keep."""
 
     contexts: tuple[_Context, ...] = ()
@@ -305,12 +300,12 @@ def _asked_before(engine: Engine) -> tuple[list[Sequence[int]], list[Sequence[in
     return cited, passed_over
 
 
-def _kept_answers(library: Library) -> Iterator[_Kept]:
+def _kept_answers(library: Library) -> Iterator[_AnswerInPart]:
     """Those of the conversation that was last added to first."""
     for conversation in library.conversations():
         for kept in library.kept_answers(conversation.key):
             with suppress(msgspec.MsgspecError, RecursionError):  # the folder came from elsewhere
-                yield msgspec.json.decode(kept.record, type=_Kept)
+                yield msgspec.json.decode(kept.record, type=_AnswerInPart)
 
 
 class IdleReader:
@@ -341,6 +336,7 @@ class IdleReader:
         settings = engine.settings.ahead
         if (today := self._today()) != self._day:
             self._day, self._spent = today, 0.0
+            self._runs.clear()  # which have yesterday's bounds
         left = 60.0 * settings.minutes_a_day - self._spent
         if left <= 0 or hindrance(engine) or self._battery():
             return None
@@ -350,7 +346,7 @@ class IdleReader:
             return None
         begun, run = self._runs.pop(engine, (None, iter(())))
         if begun != stamp:
-            bounds = Bounds(settings.megabytes, left, settings.share)
+            bounds = AheadBounds(settings.megabytes, left, settings.share)
             run = read_ahead(
                 engine, bounds, self._stopped, clock=self._clock, battery=self._battery
             )

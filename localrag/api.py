@@ -251,10 +251,12 @@ class LocalRAG:
         >>> rag.read_ahead().ending
         'all'
         """
-        from localrag.ahead import AheadReport, Bounds, expect_possible, read_ahead
+        from localrag.ahead import AheadBounds, AheadReport, expect_possible, read_ahead
 
         expect_possible(self.engine)
-        bounds = Bounds(self.settings.ahead.megabytes, float("inf") if seconds is None else seconds)
+        bounds = AheadBounds(
+            self.settings.ahead.megabytes, float("inf") if seconds is None else seconds
+        )
         events = read_ahead(self.engine, bounds, stopped or threading.Event())
         return _last_of(AheadReport, events, on_event)
 

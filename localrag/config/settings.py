@@ -259,9 +259,9 @@ class AheadSettings(_Section, frozen=True):
     serve: bool = True
     """Whether a server does so while nobody asks it anything. `watch --ahead` and `localrag ahead`
     do it whatever this says."""
-    megabytes: Count = 256
-    """Of `llm.kv_disk_mb`, for what was read ahead and not used yet; questions need not leave it
-    any room."""
+    megabytes: Count = 384
+    """Of `llm.kv_disk_mb`, for what was read ahead and not used yet; where a question needs the
+    room, it has it."""
     minutes_a_day: Count = 60
     """For a server, or a watch, and all of its libraries. `localrag ahead` has its own bound."""
     share: Annotated[float, Meta(gt=0, le=1)] = 0.5

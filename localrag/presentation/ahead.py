@@ -18,7 +18,8 @@ def kept_text(states: Sequence[AheadState]) -> str:
         return tr("none")
     last = datetime.fromtimestamp(max(state.made for state in states)).astimezone()
     return tr(
-        "{sections} sections, {megabytes:.0f} MB, the last on {last:%Y-%m-%d %H:%M}",
+        "{sections} {sections:section|sections}, {megabytes:.0f} MB, the last on "
+        "{last:%Y-%m-%d %H:%M}",
         sections=len(states),
         megabytes=sum(state.size for state in states) / 1e6,
         last=last,
