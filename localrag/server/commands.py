@@ -130,6 +130,7 @@ class Commands:
 
     async def _work(self, engine: Engine, call: Call, tell: Tell) -> None:
         stopped = threading.Event()
+        self.queue.came.set()  # also for a search, which takes no place
         options = replace(_options(call), stopped=stopped)
 
         async def wait(position: int, seconds: float) -> None:
