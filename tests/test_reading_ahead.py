@@ -32,6 +32,7 @@ from localrag.ahead import (
 from localrag.config.settings import AheadSettings, LlamaCppSettings, OpenAISettings, Settings
 from localrag.engine import AskOptions, Engine
 from localrag.errors import UsageError
+from localrag.library.folder import vaults
 from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.library import Library
 from localrag.models.llms.base import ReadAhead, check_stopped
@@ -310,6 +311,29 @@ def test_nor_in_a_library_of_another_user(engine: Engine, monkeypatch: pytest.Mo
     monkeypatch.setattr(type(engine.library), "is_of_others", True)
     with pytest.raises(UsageError, match="another user"):
         expect_possible(engine)
+
+
+def test_in_a_vault_it_is_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, folder = Settings(), tmp_path / "vault"
+    vaults.create(folder, "correct horse battery")
+    vaults.open_here(folder, "correct horse battery")
+    library = open_library(
+        folder,
+        tokenize=factory.make_tokenizer(settings),
+        embedding=factory.identity_of(EMBEDDER, settings),
+    )
+    add(library, document("The secret of the glass house.", source="/a/secret.txt"))
+    engine = Engine(library, settings, embedder=EMBEDDER)
+    llm = KeepingModel(library)
+    monkeypatch.setattr(factory, "make_model", lambda *_: model_of(llm))
+    assert report_of(engine).sections == len(kept_ahead(library)) == 1
+    (state,) = (folder / KV_FOLDER).iterdir()
+    assert bytes(SIZE)[:64] not in state.read_bytes()
+    engine.close()
+    vaults.close_here(vaults.header_of(folder).id)
+    assert IdleReader(threading.Event(), battery=lambda: False).step(engine) is None
+    assert len(llm.read) == 1, "a closed engine loads no model"
+    assert len(list((folder / KV_FOLDER).iterdir())) == 1
 
 
 # Bounds
