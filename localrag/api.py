@@ -247,9 +247,6 @@ class LocalRAG:
         it takes. Never on battery. `on_event` hears each section as it is kept; once `stopped` is
         set, nothing more is read. Raises `UsageError` where nothing can be kept: for a model
         behind a server, or with `llm.kv_disk_mb` 0.
-
-        >>> rag.read_ahead().ending
-        'all'
         """
         from localrag.ahead import AheadBounds, AheadReport, expect_possible, read_ahead
 
