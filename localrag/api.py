@@ -38,6 +38,8 @@ from localrag.rag.conversation import Turn
 from localrag.types import Answer, ScoredChunk, Step
 
 if TYPE_CHECKING:
+    from localrag.ahead import AheadReport
+    from localrag.ahead import Event as AheadEvent
     from localrag.evaluation.comparisons.base import Compared, ComparedQuestion, Comparison, OnStage
     from localrag.evaluation.comparisons.pairs import Verdict
     from localrag.evaluation.comparisons.rerankers import Graded
@@ -183,6 +185,7 @@ class LocalRAG:
         once: bool = False,
         interval: float | None = None,
         prune: bool = False,
+        ahead: bool = False,
         stop: threading.Event | None = None,
     ) -> bool:
         """Keep the library true to the files at and below `paths` until `stop` is set.
@@ -191,19 +194,31 @@ class LocalRAG:
         folder's files are gone at once (`prune` removes these, too) or the folder itself is: then
         it waits for it. With `once` it does that one time. The folders are looked through every
         `interval` seconds, and when the system tells of a change. Models are loaded only when
-        there is something to embed. Returns False where a folder was not there or files were
-        kept though they are gone. Raises as `add` does, but waits as long as another writes.
+        there is something to embed. With `ahead`, sections are read ahead between two looks, within
+        the bounds of the settings (`read_ahead`). Returns False where a folder was not there or
+        files were kept though they are gone. Raises as `add` does, but waits as long as another
+        writes.
 
         >>> rag.watch(["data/"], once=True)
         True
         """
         import time
 
+        from localrag.ahead import IdleReader, expect_possible
         from localrag.indexing.watching import Watch
+
+        if ahead:
+            expect_possible(self.engine)
+        stop = stop or threading.Event()
+        reader = IdleReader(stop)
 
         def release() -> None:
             self.__dict__.pop("_indexer", None)
             self.engine.release_embedder()
+
+        def idle() -> None:
+            if ahead and reader.step(self.engine) is None:
+                self.engine.release_model()
 
         watch = Watch(
             self.library,
@@ -215,8 +230,33 @@ class LocalRAG:
             interval=interval,
             prune=prune,
             stop=stop,
+            idle=idle,
         )
         return watch.run(once=once)
+
+    def read_ahead(
+        self,
+        *,
+        seconds: float | None = None,
+        on_event: Callable[[AheadEvent], None] = _nothing,
+        stopped: threading.Event | None = None,
+    ) -> AheadReport:
+        """Let the language model read the sections that will likely be asked about.
+
+        What it made of them is kept in the library, at most `ahead.megabytes` of it, so that a
+        first question about one is answered as soon as a second. `seconds` None takes as long as
+        it takes. Never on battery. `on_event` hears each section as it is kept; once `stopped` is
+        set, nothing more is read. Raises `UsageError` where nothing can be kept: for a model
+        behind a server, or with `llm.kv_disk_mb` 0.
+        """
+        from localrag.ahead import AheadBounds, AheadReport, expect_possible, read_ahead
+
+        expect_possible(self.engine)
+        bounds = AheadBounds(
+            self.settings.ahead.megabytes, float("inf") if seconds is None else seconds
+        )
+        events = read_ahead(self.engine, bounds, stopped or threading.Event())
+        return _last_of(AheadReport, events, on_event)
 
     def search(
         self,

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -42,7 +43,7 @@ from localrag.rag.stages.explain import NotFoundExplainer
 from localrag.rag.statements import own_sentence
 from localrag.rag.verdicts import asks_whether
 from localrag.rag.wordings import SearchTools
-from localrag.retrieval.sections import Outline, PassageSpan, widened
+from localrag.retrieval.sections import Outline, PassageSpan, sections, widened
 from localrag.system import memory
 from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language
@@ -52,6 +53,7 @@ from localrag.types import Answer, Card, Chunk, Citation, Hit, Place, ScoredChun
 if TYPE_CHECKING:
     from localrag.egress.consent import Consent
     from localrag.models.embeddings.base import Embedder
+    from localrag.models.llms.base import AheadReader
     from localrag.prompts.own import Wording
     from localrag.rag.base import Retrieve
     from localrag.rag.pipeline import AnswerStage, Pipeline
@@ -124,6 +126,8 @@ class ActiveAnswer:
     chunks: set[int] = field(default_factory=set)
     documents: set[str] = field(default_factory=set)
     removed: bool = False
+    ahead: bool = False
+    """Whether it is read ahead: nobody waits for it."""
 
     def outdated(self, library: Library) -> bool:
         """Whether some of that has been removed."""
@@ -166,13 +170,17 @@ class Engine:
         self._rerankings: dict[object, Reranking | None] = {}
         self._loading = threading.RLock()
         self._reading: set[ActiveAnswer] = set()
+        self._closed = False
 
     def close(self) -> None:
         """Free the models and close the library."""
+        for reading in self._reading.copy():
+            if reading.ahead:
+                reading.stopped.set()
         with self._loading:
-            if self._model is not None:
-                self._model.close()
-            self._model = self._embedder = None
+            self._closed = True
+            self.release_model()
+            self._embedder = None
             self._rerankings.clear()
         self.library.close()
 
@@ -191,6 +199,13 @@ class Engine:
         """Free the embedding model until it is needed again."""
         with self._loading:
             self._embedder = None
+
+    def release_model(self) -> None:
+        """Free the language model until it is needed again."""
+        with self._loading:
+            if self._model is not None:
+                self._model.close()
+            self._model = None
 
     @property
     def is_ready(self) -> bool:
@@ -228,6 +243,23 @@ class Engine:
                 models = factory.make_models()
                 self._model = factory.make_model(self.settings, models, self.library)
             return self._model
+
+    @contextmanager
+    def reading_ahead(
+        self, document: str, stopped: threading.Event
+    ) -> Iterator[AheadReader | None]:
+        """The model for a block that reads this document, while nobody asks; None for a closed one.
+
+        It lets go once `stopped` is set, also by whoever closes this or removes the document.
+        """
+        reading = ActiveAnswer(stopped, documents={document}, ahead=True)
+        with self._loading:
+            model = None if self._closed else self.model.for_call(stopped, None)
+        self._reading.add(reading)
+        try:
+            yield model.ahead if model else None
+        finally:
+            self._reading.discard(reading)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -918,17 +950,28 @@ class Engine:
         """The first k sections that hold hits, as they are read."""
         library = self.library
 
-        def outline_of(document: str) -> Outline:
-            language, passages = library.outline(document)
-            width = LANGUAGES[language].density if is_code(language) else 1.0
-            return Outline([PassageSpan(*span) for span in passages], width)
-
         def may(chunk: int) -> bool:
             return allowed is None or bool(are_allowed(np.array([chunk]), allowed)[0])
 
         with library.one_state():
-            read = widened(hits, k, outline_of, library.chunks_between, library.text, may)
+            read = widened(hits, k, self._outline_of, library.chunks_between, library.text, may)
             return [self._with_parties(hit) for hit in read]
+
+    def _outline_of(self, document: str) -> Outline:
+        language, passages = self.library.outline(document)
+        width = LANGUAGES[language].density if is_code(language) else 1.0
+        return Outline([PassageSpan(*span) for span in passages], width)
+
+    def sections_of(self, document: str) -> list[list[int]]:
+        """The ids of the chunks of each section of a document, in order."""
+        outline = self._outline_of(document)
+        return [[outline.passages[at].id for at in part] for part in sections(outline)]
+
+    def section(self, chunk: int) -> ScoredChunk | None:
+        """The section that holds a chunk, just as an answer reads it; None if it was removed."""
+        with self.library.one_state():
+            hits = self._chunks([Hit(chunk, 0.0)], AskOptions(), self.library.chunks)
+            return next(iter(self._widened(hits, 1, None)), None)
 
     def _with_parties(self, hit: ScoredChunk) -> ScoredChunk:
         """A section whose title names the parties of its document, as its beginning does."""

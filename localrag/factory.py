@@ -69,7 +69,7 @@ from localrag.library.library import Library
 from localrag.library.records import ChunkIds, EmbeddingIdentity
 from localrag.models.embeddings.base import Embedder
 from localrag.models.embeddings.joined import JoinedEmbedder, general
-from localrag.models.llms.base import LLM, ChoiceScorer, Options
+from localrag.models.llms.base import LLM, AheadReader, ChoiceScorer, Options
 from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
@@ -142,6 +142,8 @@ class Model:
     """Keep nothing in memory of what was read."""
     scale: Scale | None = None
     """What its grades are worth, where that was measured."""
+    ahead: AheadReader | None = None
+    """The model as it reads for questions to come, where it keeps what it has read on disk."""
 
     @property
     def chooser(self) -> Chooser:
@@ -487,7 +489,8 @@ def _in_process(model: LlamaCppModel, scale: Scale | None) -> Model:
     def view(stopped: threading.Event | None, _: Consent | None) -> Model:
         return _in_process(model.for_call(stopped) if stopped else model, scale)
 
-    return Model(model, model, model.close, None, view, model.forget, scale)
+    ahead = model if model.keeps_on_disk else None
+    return Model(model, model, model.close, None, view, model.forget, scale, ahead)
 
 
 def _behind_server(model: OpenAICompatibleModel, outgoing: Outgoing | None) -> Model:

@@ -28,6 +28,7 @@ COMMANDS = (
     "mcp",
     "status",
     "watch",
+    "ahead",
     "show",
     "page",
     "remove",

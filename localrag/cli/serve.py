@@ -130,6 +130,7 @@ def serve(
     from localrag.library.location import location_of, name_of
     from localrag.server import endpoint
     from localrag.server.access import Access
+    from localrag.server.ahead import ReadingAhead
     from localrag.server.app import make_app
     from localrag.server.commands import command_app
     from localrag.server.libraries import Libraries
@@ -231,5 +232,6 @@ def serve(
         way = None if people is not None else held.enter_context(endpoint.listening(place.parent))
         commands = (command_app(libraries, queue, way[0], token, note), way[1]) if way else None
         node = Node(libraries, add_from) if does_jobs else None
-        app = make_app(libraries, access, queue, note, node)
+        ahead = ReadingAhead(libraries, queue) if settings.ahead.serve else None
+        app = make_app(libraries, access, queue, note, node, ahead)
         run(app, port_or_socket, ready, commands, reached.tls)

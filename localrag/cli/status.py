@@ -42,9 +42,11 @@ _LISTED = ("id", "title", "sources", "pages", "chunks", "language", "added_at", 
 @json_option
 def status(documents: bool, only_problems: bool, library: Location, as_json: bool) -> None:
     """Print counts, sizes and models; no model is loaded."""
+    from localrag.ahead import kept_ahead
     from localrag.api import LocalRAG
     from localrag.cli.served import reason_text, running
     from localrag.library.folder import vaults
+    from localrag.presentation.ahead import kept_json, kept_text
 
     with LocalRAG.open(library, create=False) as rag:
         problems = rag.problems()
@@ -54,6 +56,7 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
         found, readings = rag.status(), rag.library.readings()
         records = rag.library.documents() if documents or as_json else []
         server, why = running(library, rag.settings)
+        ahead = kept_ahead(rag.library)
     is_vault = isinstance(library, Path) and vaults.is_vault(library)
     if as_json:
         from localrag.presentation.reading import pages_read
@@ -73,6 +76,7 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
                     "dimension": found.embedding.dimension,
                 },
                 "generation": found.generation,
+                "ahead": kept_json(ahead),
                 "indexes": [
                     picked(index, "name", "present", "behind", "where", "lacking")
                     for index in found.derived
@@ -88,7 +92,8 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
         )
         return
     console = stdout_console()
-    more = {tr("Encryption at rest"): tr("vault") if is_vault else tr("not by localrag")}
+    more = {tr("Read ahead"): kept_text(ahead)} if ahead else {}
+    more |= {tr("Encryption at rest"): tr("vault") if is_vault else tr("not by localrag")}
     if not isinstance(library, Path) and not library.is_local:
         more[tr("Database")] = tr("on another machine, over TLS, its certificate checked")
     if server is not None:

@@ -84,6 +84,14 @@ POLLED = {
     is_flag=True,
     help=tr("Also remove files when more than half of a folder is gone at once."),
 )
+@click.option(
+    "--ahead",
+    is_flag=True,
+    help=tr(
+        "Meanwhile let the language model read sections that will likely be asked about, within "
+        "the bounds of the settings (ahead)."
+    ),
+)
 @any_library_option
 @click.option(
     "--json", "as_json", is_flag=True, help=tr("Print one JSON object per line instead of text.")
@@ -93,15 +101,22 @@ def watch(
     once: bool,
     interval: float | None,
     prune: bool,
+    ahead: bool,
     library: Location,
     as_json: bool,
 ) -> None:
     """Watch and say each change."""
     from localrag.api import LocalRAG
     from localrag.documents.files import walk
+    from localrag.errors import UsageError
     from localrag.indexing import unread
     from localrag.library.folder.filesystem import catalogue_of
 
+    if once and ahead:
+        raise UsageError(
+            "--ahead reads while --once would have ended.",
+            hint="Leave one out, or run `localrag ahead` afterwards.",
+        )
     places = [Path(path).expanduser() for path in paths]
     # A mistyped path is said before anything is made.
     if isinstance(library, Path) and not catalogue_of(library).exists():
@@ -128,7 +143,9 @@ def watch(
     previous = signal.signal(signal.SIGTERM, terminate)
     try:
         with LocalRAG.open(library, on_damage=note_rebuilding) as rag:
-            complete = rag.watch(places, tell, once=once, interval=interval, prune=prune)
+            complete = rag.watch(
+                places, tell, once=once, interval=interval, prune=prune, ahead=ahead
+            )
             files = unread.below(places, rag.library.unread()) if once else []
     except KeyboardInterrupt:
         if not terminated:

@@ -253,6 +253,21 @@ class SelfRAGSettings(_Section, frozen=True):
     """Longest time for a question; 0 is as long as it takes. What was skipped is said."""
 
 
+class AheadSettings(_Section, frozen=True):
+    """How far sections are read before anybody asks about them, by a model in this process."""
+
+    serve: bool = True
+    """Whether a server does so while nobody asks it anything. `watch --ahead` and `localrag ahead`
+    do it whatever this says."""
+    megabytes: Count = 384
+    """Of `llm.kv_disk_mb`, for what was read ahead and not used yet; where a question needs the
+    room, it has it."""
+    minutes_a_day: Count = 60
+    """For a server, or a watch, and all of its libraries. `localrag ahead` has its own bound."""
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.5
+    """Of the time: at 0.5 it pauses for as long as it has read."""
+
+
 class HostedSettings(_Section, frozen=True):
     """What may go to a language model on another machine (`allow_network`), and how."""
 
@@ -293,6 +308,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     reranker: RerankerSettings = NoReranking()
     answer: AnswerSettings = AnswerSettings()
     self_rag: SelfRAGSettings = SelfRAGSettings()
+    ahead: AheadSettings = AheadSettings()
     hosted: HostedSettings = HostedSettings()
     database: DatabaseSettings = DatabaseSettings()
 

@@ -115,7 +115,8 @@ class Watch:
 
     `make` gives an indexer of that library, `release` frees what it takes. `interval` is the
     seconds between two looks, `prune` removes however much of a folder is gone at once; `stop`
-    ends it from another thread.
+    ends it from another thread. `idle` is called again and again while there is nothing to do, and
+    takes some seconds at most.
     """
 
     def __init__(
@@ -130,13 +131,14 @@ class Watch:
         interval: float | None = None,
         prune: bool = False,
         stop: threading.Event | None = None,
+        idle: Callable[[], object] = lambda: None,
         hints: Hints = system_hints,
     ) -> None:
         self._library, self._tell, self._clock = library, tell, clock
         roots = (Path(os.path.abspath(path)) for path in paths)  # noqa: PTH100 - ".." too
         self._roots = {root: storable_path(root) for root in roots}
         """Each path that is watched, and how the library would call it."""
-        self._make, self._release = make, release
+        self._make, self._release, self._idle = make, release, idle
         self._interval, self._prune, self._hints = interval, prune, hints
         self._stop = stop or threading.Event()
         self._told = False
@@ -272,6 +274,8 @@ class Watch:
                 self._let_go()
             if now >= due:
                 return True
+            if not (self._moving or self._behind):
+                self._idle()
         return False
 
     def _matters(self, changed: str) -> bool:

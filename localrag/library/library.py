@@ -265,6 +265,7 @@ class Library:
     # Reading
 
     embedding = property(_asked(Snapshot.embedding))
+    stamp = _asked(Snapshot.stamp)
     removals = _asked(Snapshot.removals)
     counts = _asked(Snapshot.counts)
     chunk_set = _asked(Snapshot.chunk_set)

@@ -31,6 +31,7 @@ from localrag.library.acting import users_began
 from localrag.library.records import Removals
 from localrag.models.llms.openai.endpoints import standings
 from localrag.server.access import Access, Gate
+from localrag.server.ahead import ReadingAhead
 from localrag.server.audit import Audit
 from localrag.server.comparing import Comparing
 from localrag.server.configuration import Configuration
@@ -69,13 +70,14 @@ def make_app(
     queue: ModelQueue | None = None,
     tell: Tell = lambda _: None,
     node: Node | None = None,
+    ahead: ReadingAhead | None = None,
 ) -> ASGIApp:
     """The ASGI application that serves these libraries to whom `access` lets in.
 
     `queue` is the line of those who wait for the language model, where others stand in it, too.
-    `tell` gets a line for each request. `node` does jobs meanwhile.
+    `tell` gets a line for each request. `node` does jobs meanwhile, and `ahead` reads.
     """
-    app, gate = _gated(libraries, access, queue or ModelQueue(), node)
+    app, gate = _gated(libraries, access, queue or ModelQueue(), node, ahead)
     return RequestLog(gate, app.routes, tell)
 
 
@@ -85,7 +87,11 @@ def routes_of(libraries: Libraries, access: Access) -> Sequence[BaseRoute]:
 
 
 def _gated(
-    libraries: Libraries, access: Access, queue: ModelQueue, node: Node | None = None
+    libraries: Libraries,
+    access: Access,
+    queue: ModelQueue,
+    node: Node | None = None,
+    ahead: ReadingAhead | None = None,
 ) -> tuple[Starlette, Gate]:
     views = Views(access.token, access.origins[0])
     access = replace(access, opens=views.opened)
@@ -105,7 +111,7 @@ def _gated(
         threads = ThreadPoolExecutor(queue.width + queue.most_waiting + _OTHER_THREADS, "work")
         asyncio.get_running_loop().set_default_executor(threads)
         try:
-            with Follower(libraries, forget), node or nullcontext():
+            with Follower(libraries, forget), node or nullcontext(), ahead or nullcontext():
                 async with assistants.running():
                     yield
         finally:

@@ -200,6 +200,12 @@ class Libraries:
         with self._lock:
             return dict(self._engines)
 
+    def in_use(self) -> list[Engine]:
+        """The engines whose models are in memory; that of the default where none is."""
+        engines = self.opened()
+        default = [engines[name] for name in [*self._places][:1] if name in engines]
+        return [engine for engine in engines.values() if engine.is_ready] or default
+
     def forget(self, name: str) -> None:
         """Keep nothing of a library's texts and names in memory."""
         with self._lock:

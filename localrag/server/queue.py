@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -61,6 +62,8 @@ class Turns:
     def __init__(self, width: int = 1, most_waiting: int = MOST_WAITING) -> None:
         self.width = width
         self.most_waiting = most_waiting
+        self.came = threading.Event()
+        """Set, also for other threads, as soon as somebody takes a place."""
         self._line: list[QueuePlace] = []
         self._moved = anyio.Event()
         self._mean: float | None = None
@@ -149,6 +152,7 @@ class Turns:
         behind = (at for at, place in enumerate(self._line) if at >= self.width and place.tag > tag)
         at = next(behind, len(self._line))
         self._line.insert(at, mine)
+        self.came.set()
         if at < len(self._line) - 1:
             self._move()
         return mine
@@ -165,3 +169,9 @@ class ModelQueue(Turns):
         super().__init__(width, most_waiting)
         self.processors = Turns(os.cpu_count() or 1, MOST_SEARCHES)
         """For searches and embedding, which keep a processor busy each."""
+        self.processors.came = self.came
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is served, nor waits, here or at the processors."""
+        return not (self.serving or self.processors.serving)

@@ -71,6 +71,7 @@ class World:
         self.plan: list[tuple[float, Callable[[], object]]] = []
         self.hinting = True
         self.made = self.released = self.looks = 0
+        self.idled: list[float] = []
 
     # A clock
 
@@ -145,6 +146,7 @@ class World:
             clock=self,
             prune=prune,
             stop=self.stop,
+            idle=lambda: self.idled.append(self.now - 1000),
             hints=self.hints,
         )
         looking = watch._look
@@ -720,3 +722,16 @@ def test_a_watch_that_is_killed_loses_nothing(tmp_path: Path) -> None:
         assert document.text.strip() == texts[Path(record.state.path).name].strip()
     world.library.close()
     assert check_library(tmp_path / "library", indexes_of(Words())).ok
+
+
+def test_what_is_done_meanwhile_waits_while_a_file_is_written(world: World) -> None:
+    world.write("a.txt", "apples")
+    world.at(100, lambda: world.write("b.txt", "bananas", age=0))
+    world.watch(until=200)
+    assert world.sources() == ["a.txt", "b.txt"]
+    between = {moment for moment in world.idled if 100 <= moment < 100 + watching.STILL}
+    assert not between
+    assert min(world.idled) < 100 < max(world.idled)
+    world.idled.clear()
+    world.watch()
+    assert not world.idled, "a single pass does nothing else"

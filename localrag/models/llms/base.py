@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -80,6 +80,39 @@ class ChoiceScorer(Protocol):
 
         The first `keep` messages will come back with other questions: what the model made
         of them is kept, within bounds, and not computed again. The result is the same.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """What became of a prefix that nobody has asked about yet: tokens read, bytes kept.
+
+    It is "there" already, there is no room ("full"), or its text must not be kept ("gone").
+    """
+
+    outcome: Literal["kept", "there", "full", "gone"]
+    tokens: int = 0
+    size: int = 0
+
+
+class AheadReader(Protocol):
+    """Keeps what it made of a prefix for questions that are still to come."""
+
+    def read_ahead(
+        self,
+        messages: Sequence[Message],
+        *,
+        keep: int,
+        limit: int,
+        tier: int,
+        still: Callable[[], bool],
+    ) -> ReadAhead:
+        """Read the first `keep` messages, and keep their state for calls with the same `keep`.
+
+        What questions have kept stays; what is read ahead takes at most `limit` bytes, in which
+        tier 0 goes before 1. `still` says, before and after it is kept, whether it may be.
+        Raises `StoppedError`, `ContextOverflowError`, `BackendError`, OSError for a full disk.
         """
         ...
 

@@ -134,6 +134,7 @@ class LlamaContext:
         self._ends: list[int] = []  # where each batch that was read ended
         self._fresh = False
         self._states = states
+        self._bytes_per_token = 0.0
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
         log = "\n".join(native.log_lines())
         found = re.findall(r"offloaded (\d+)/(\d+) layers", log)
@@ -230,12 +231,18 @@ class LlamaContext:
         self._states.clear()
         self._decoder.forget()
 
-    def read(self, tokens: Sequence[int], *, keep: int = 0) -> int:
+    def read(
+        self,
+        tokens: Sequence[int],
+        *,
+        keep: int = 0,
+        remember: Callable[[Sequence[int], Any], object] | None = None,
+    ) -> int:
         """Bring the cache to exactly `tokens`, logits of the last one ready; says how many it read.
 
         The longest prefix of whole batches that the cache already holds is kept. The state
-        of the first `keep` tokens, fewer than all, is remembered, and restored where the
-        cache holds less of them.
+        of the first `keep` tokens is remembered, and restored where the cache holds less of
+        them; it goes to `remember` with them where that is given.
         """
         ends = _batch_ends(len(tokens), keep, self._batch_size)
         common = 0
@@ -270,18 +277,28 @@ class LlamaContext:
             self._cached.extend(part)
             self._ends.append(end)
             if end == keep:
-                self._remember(tokens[:keep])
+                self._remember(tokens[:keep], remember or self._states.put)
         self._fresh = True
         return len(tokens) - held
 
-    def _remember(self, prefix: Sequence[int]) -> None:
+    @property
+    def states(self) -> PrefixStates:
+        """Those of prefixes that come back."""
+        return self._states
+
+    def state_size(self, tokens: int) -> int:
+        """About how many bytes the state of so many tokens has; 0 while none was kept."""
+        return int(self._bytes_per_token * tokens)
+
+    def _remember(self, prefix: Sequence[int], put: Callable[[Sequence[int], Any], object]) -> None:
         """Keep the state of the cache, which holds exactly `prefix`."""
         size = int(self._c.llama_state_seq_get_size(self._context, 0))
+        self._bytes_per_token = size / len(prefix)
         if size > self._states.limit:
             return
         state = (ctypes.c_uint8 * size)()
         if self._c.llama_state_seq_get_data(self._context, state, size, 0) == size:
-            self._states.put(prefix, state)
+            put(prefix, state)
 
     def _restore(self, prefix: Sequence[int]) -> bool:
         """Bring the cache to exactly `prefix` from its kept state; False where there is none."""
@@ -399,7 +416,7 @@ class LlamaContext:
 def _batch_ends(count: int, keep: int, batch_size: int) -> list[int]:
     """Where batches end: at multiples of their size up to `keep`, there, and so on from there."""
     ends = [*range(batch_size, keep, batch_size), keep] if keep else []
-    return [*ends, *range(keep + batch_size, count, batch_size), count]
+    return [*ends, *range(keep + batch_size, count, batch_size), *[count] * (count > keep)]
 
 
 def _groups(paths: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[Sequence[int]]]:

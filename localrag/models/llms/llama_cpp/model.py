@@ -15,7 +15,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import ContextOverflowError, UsageError
-from localrag.models.llms.base import Completion, Options, check_stopped
+from localrag.models.llms.base import Completion, Options, ReadAhead, check_stopped
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.chat_template import ChatTemplate, Prompt
 from localrag.models.llms.llama_cpp.context import (
@@ -35,7 +35,7 @@ from localrag.models.llms.llama_cpp.context import (
     LlamaContext,
     OffloadReport,
 )
-from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
+from localrag.models.llms.llama_cpp.prefix_states import PrefixStates, key_of
 from localrag.models.llms.llama_cpp.state_files import StateFiles
 from localrag.models.llms.reply_text import ReplyText
 from localrag.system.seals import Seal
@@ -240,6 +240,46 @@ class LlamaCppModel:
                 scores[row] += math.log(max(1.0 - going_on, 1e-12))
         weights = np.exp(scores - scores.max())
         return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+    @property
+    def keeps_on_disk(self) -> bool:
+        """Whether what it has read outlives this process."""
+        return self._context.states.files is not None
+
+    def read_ahead(
+        self,
+        messages: Sequence[Message],
+        *,
+        keep: int,
+        limit: int,
+        tier: int,
+        still: Callable[[], bool],
+    ) -> ReadAhead:
+        """As `AheadReader` has it. Nothing of it stays in memory but the last prompt."""
+        tokens = self._prompt(messages, thoughts=False).tokens
+        prefix = tokens[: self._prefix_length(messages, keep, tokens)]
+        self._check_window(len(prefix), 1)
+        key, files, sizes = key_of(prefix), self._context.states.files, list[int]()
+        if files is None or files.has(key):
+            return ReadAhead("there")
+
+        def put(_: Sequence[int], state: Any) -> None:
+            if files.put_ahead(key, state, limit, tier, still):
+                sizes.append(len(state))
+
+        with self._turn() as context:
+            size = context.state_size(len(prefix))
+            if not files.fits_ahead(size, limit, tier):
+                return ReadAhead("full")
+            in_memory = context.states.get(prefix)
+            if in_memory is not None:
+                put(prefix, in_memory)
+            read = 0 if sizes else context.read(prefix, keep=len(prefix), remember=put)
+            size = context.state_size(len(prefix))
+        if sizes:
+            return ReadAhead("kept", read, sizes[0])
+        fits = files.fits_ahead(size, limit, tier)
+        return ReadAhead("gone" if fits else "full", read)
 
     def offload_report(self) -> OffloadReport:
         """Whether llama.cpp sees a GPU, and how many layers lie on it."""

@@ -29,7 +29,7 @@ class PrefixStates:
 
     def get(self, prefix: Sequence[int]) -> Any | None:
         """The state (an array of bytes) behind exactly these tokens, or None."""
-        key = _key(prefix)
+        key = key_of(prefix)
         if key in self._states:
             self._states.move_to_end(key)
             return self._states[key]
@@ -40,10 +40,15 @@ class PrefixStates:
 
     def put(self, prefix: Sequence[int], state: Any) -> None:
         """Keep a state; the longest unused ones make room."""
-        key = _key(prefix)
+        key = key_of(prefix)
         self._hold(key, state)
         if self._files:
             self._files.put(key, state)
+
+    @property
+    def files(self) -> StateFiles | None:
+        """Those on disk."""
+        return self._files
 
     def clear(self) -> None:
         """Forget all that is in memory."""
@@ -60,5 +65,6 @@ class PrefixStates:
             self.size -= len(self._states.popitem(last=False)[1])
 
 
-def _key(prefix: Sequence[int]) -> bytes:
+def key_of(prefix: Sequence[int]) -> bytes:
+    """What the state behind these tokens is known by."""
     return array("i", prefix).tobytes()

@@ -1,0 +1,130 @@
+"""`localrag ahead`: what it says, as JSON too, and `localrag status` beside it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from library.library_fixtures import EMBEDDER, add, document, open_library
+from test_reading_ahead import KeepingModel, model_of, states, words
+
+from localrag import factory
+from localrag.api import LocalRAG
+from localrag.cli.group import cli
+from localrag.config.settings import AheadSettings, LlamaCppSettings, OpenAISettings, Settings
+from localrag.engine import Engine
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    settings = Settings()
+    library = open_library(
+        tmp_path / "library",
+        tokenize=factory.make_tokenizer(settings),
+        embedding=factory.identity_of(EMBEDDER, settings),
+    )
+    add(library, document(words("one", 3), source="/a/one.txt"), size=400)
+    made = Engine(library, settings, embedder=EMBEDDER)
+    monkeypatch.setattr(made, "close", lambda: None)
+    monkeypatch.setattr("localrag.cli.ahead.open_library", lambda _: LocalRAG(made))
+    monkeypatch.setattr("localrag.ahead.on_battery", lambda: False)
+    with library:
+        yield made
+
+
+@pytest.fixture
+def llm(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> KeepingModel:
+    llm = KeepingModel(engine.library)
+    monkeypatch.setattr(factory, "make_model", lambda *_: model_of(llm))
+    return llm
+
+
+def run(*given: str) -> Result:
+    return CliRunner().invoke(cli, [*given])
+
+
+def test_it_says_what_it_reads_and_what_came_of_it(engine: Engine, llm: KeepingModel) -> None:
+    done = run("ahead")
+    assert done.exit_code == 0, done.output
+    assert "Documents: 1. Read are first" in done.stderr
+    assert done.stderr.count("one.txt (") == len(llm.read) == len(states(engine)) > 2
+    assert f"Sections read: {len(llm.read)}, in 0 s (" in done.stdout
+    assert "All sections have been read." in done.stdout
+    assert f"Read ahead and not used yet: {len(llm.read)} sections, 0 MB, the last" in done.stdout
+    again = json.loads(run("ahead", "--json").stdout)
+    seconds = again.pop("seconds")
+    assert seconds == 0
+    assert again.pop("kept")["sections"] == len(llm.read)
+    assert again == {
+        "sections": 0,
+        "there": len(llm.read),
+        "tokens": 0,
+        "ending": "all",
+        "reason": "",
+        "bytes": 0,
+    }
+
+
+def test_ctrl_c_keeps_what_was_read(
+    engine: Engine, llm: KeepingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = llm.read.append
+
+    class Interrupting(list[str]):
+        def append(self, key: str) -> None:
+            read(key)
+            if len(llm_read) == 2:
+                signal.raise_signal(signal.SIGINT)
+
+    llm_read, llm.read = llm.read, Interrupting()
+    done = run("ahead")
+    assert done.exit_code == 0, done.output
+    assert "Stopping; what was read is kept." in done.stderr
+    assert "Sections read: 2, " in done.stdout
+    assert "Stopped; the next run goes on there." in done.stdout
+    assert len(states(engine)) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (Settings(llm=OpenAISettings()), "runs behind a server"),
+        (Settings(llm=LlamaCppSettings(kv_disk_mb=0)), "keep nothing"),
+        (Settings(ahead=AheadSettings(megabytes=0)), "keep nothing"),
+    ],
+)
+def test_where_there_is_nothing_to_read_it_says_why(
+    engine: Engine, settings: Settings, message: str
+) -> None:
+    engine.settings = settings
+    done = run("ahead")
+    assert message in str(done.exception)
+
+
+def test_bad_options(engine: Engine) -> None:
+    assert run("ahead", "--seconds", "0").exit_code == 2
+    assert run("ahead", "--seconds", "soon").exit_code == 2
+    done = run("watch", "somewhere", "--once", "--ahead")
+    assert "--once would have ended" in str(done.exception)
+
+
+def test_the_status_says_it(
+    engine: Engine, llm: KeepingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalRAG, "open", lambda *_, **__: LocalRAG(engine))
+    monkeypatch.setattr("localrag.cli.served.running", lambda *_: (None, None))
+    assert "Read ahead" not in run("status").stdout
+    assert json.loads(run("status", "--json").stdout)["ahead"] == {
+        "sections": 0,
+        "bytes": 0,
+        "last": None,
+    }
+    run("ahead")
+    assert f"{len(llm.read)} sections, 0 MB, the last on 20" in run("status").stdout
+    told = json.loads(run("status", "--json").stdout)["ahead"]
+    assert told["sections"] == len(llm.read)
+    assert told["last"].startswith("20")
