@@ -357,6 +357,8 @@ class IdleReader:
             self._runs[engine] = stamp, run
             del self._ended[engine]
             return event
+        if event.ending == "time":  # also of sections that were not kept
+            self._spent = 60.0 * settings.minutes_a_day
         if event.ending in ("stopped", "time", "battery"):
             del self._ended[engine]
         return None

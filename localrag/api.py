@@ -11,6 +11,7 @@ Models are loaded when they are first needed, and kept.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import warnings
@@ -25,7 +26,7 @@ from localrag import factory, hosted
 from localrag.config.settings import RERANKERS, Settings, load_settings
 from localrag.egress.databases import Database
 from localrag.engine import AskOptions, Engine, compute_in, open_engine
-from localrag.errors import ModelNotFoundError, UsageError
+from localrag.errors import LocalragError, ModelNotFoundError, UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.library import Library
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from localrag.tables.records import Column, SavedTable, Table
     from localrag.tables.records import Event as TableEvent
     from localrag.tables.sheets import Dataset
+
+_log = logging.getLogger(__name__)
 
 AnyPath = str | os.PathLike[str]
 E = TypeVar("E")
@@ -217,7 +220,14 @@ class LocalRAG:
             self.engine.release_embedder()
 
         def idle() -> None:
-            if ahead and reader.step(self.engine) is None:
+            if not ahead:
+                return
+            try:
+                read = reader.step(self.engine)
+            except LocalragError as error:  # the folders are watched all the same
+                _log.warning("Nothing is read ahead for now: %s", error)
+                read = None
+            if read is None:
                 self.engine.release_model()
 
         watch = Watch(

@@ -174,12 +174,12 @@ class Engine:
 
     def close(self) -> None:
         """Free the models and close the library."""
-        for reading in self._reading.copy():
-            if reading.ahead:
-                reading.stopped.set()
         with self._loading:
             self._closed = True
-            self.release_model()
+            for reading in self._reading.copy():
+                if reading.ahead:
+                    reading.stopped.set()
+            self._close_model()
             self._embedder = None
             self._rerankings.clear()
         self.library.close()
@@ -201,11 +201,16 @@ class Engine:
             self._embedder = None
 
     def release_model(self) -> None:
-        """Free the language model until it is needed again."""
+        """Free the language model until it is needed again; not while somebody is answered."""
         with self._loading:
-            if self._model is not None:
-                self._model.close()
-            self._model = None
+            if not self._reading:
+                self._close_model()
+                self._rerankings.clear()
+
+    def _close_model(self) -> None:
+        if self._model is not None:
+            self._model.close()
+        self._model = None
 
     @property
     def is_ready(self) -> bool:
@@ -255,7 +260,7 @@ class Engine:
         reading = ActiveAnswer(stopped, documents={document}, ahead=True)
         with self._loading:
             model = None if self._closed else self.model.for_call(stopped, None)
-        self._reading.add(reading)
+            self._reading.add(reading)
         try:
             yield model.ahead if model else None
         finally:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -72,6 +73,9 @@ def ready(*layers: str, lean: bool = False) -> Path:
         return python
 
     started = time.monotonic()
+    if found:  # until all is there again, the next call goes on
+        unfinished = {"files": "", "layers": had, "llama.cpp": library, "lean": not had_all}
+        stamp.write_text(json.dumps(found | unfinished), encoding="utf-8")
     if not _works(python):
         print(f"Making the environment {ENVIRONMENT.name} ...", flush=True)
         _make_environment()
@@ -198,6 +202,13 @@ def _without_amx() -> str:
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return ""
     flags = " ".join(f"-mno-amx-{part}" for part in ("tile", "int8", "bf16"))
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    probe = [*compiler, *flags.split(), "-x", "c++", "-E", os.devnull]
+    if (
+        not shutil.which(compiler[0])
+        or subprocess.run(probe, capture_output=True, check=False).returncode
+    ):
+        return ""  # one that knows nothing of AMX, as GCC before 11, leaves it out by itself
     return f" '-DCMAKE_C_FLAGS={flags}' '-DCMAKE_CXX_FLAGS={flags}'"
 
 

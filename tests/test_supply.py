@@ -365,14 +365,23 @@ def test_a_llama_cpp_that_does_not_work_is_replaced_or_an_error(
 
 
 @pytest.mark.parametrize(
-    ("system", "machine", "left_out"),
-    [("Linux", "x86_64", True), ("Linux", "aarch64", False), ("Windows", "AMD64", False)],
+    ("system", "machine", "refused", "left_out"),
+    [
+        ("Linux", "x86_64", 0, True),
+        ("Linux", "x86_64", 1, False),  # by a compiler that is older than AMX
+        ("Linux", "aarch64", 0, False),
+        ("Windows", "AMD64", 0, False),
+    ],
 )
 def test_amx_is_left_out_where_a_compiler_may_set_it_up_wrongly(
-    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, left_out: bool
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, refused: int, left_out: bool
 ) -> None:
     stand_in = SimpleNamespace(system=lambda: system, machine=lambda: machine)
     monkeypatch.setattr(environment, "platform", stand_in)
+    monkeypatch.setattr(environment.shutil, "which", str)
+    monkeypatch.setattr(
+        environment.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=refused)
+    )
     words = shlex.split(environment._without_amx())
     flags = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
     wanted = [f"-DCMAKE_C_FLAGS={flags}", f"-DCMAKE_CXX_FLAGS={flags}"]

@@ -430,8 +430,9 @@ def _llama_build() -> Diagnosis:
             text += "\n" + tr(
                 "This processor has {names} too: `LOCALRAG_COMPILE=1 python3 scripts/demo.py` in "
                 "the checkout builds one that reads faster. It needs a C++ compiler and minutes to "
-                "an hour; this one stays until the new one has passed its trial. For a machine "
-                "without a network: `localrag bundle create --compile`.",
+                "an hour. This one is removed first; `LOCALRAG_PREBUILT=1 python3 "
+                "scripts/demo.py` brings it back. For a machine without a network: `localrag "
+                "bundle create --compile`.",
                 names=tr(", ").join(unused),
             )
     else:

@@ -12,7 +12,12 @@ from typing import Literal, get_args
 import msgspec
 
 from localrag import __version__
-from localrag.config.settings import CrossEncoderReranking, LlamaCppSettings, Settings
+from localrag.config.settings import (
+    AheadSettings,
+    CrossEncoderReranking,
+    LlamaCppSettings,
+    Settings,
+)
 from localrag.errors import ModelError
 from localrag.library.folder.filesystem import catalogue_of
 from localrag.library.location import Location
@@ -59,7 +64,7 @@ def _of_library(library: Location) -> str:
 
 
 def _of_settings(settings: Settings) -> str:
-    return _digest(msgspec.json.encode(settings))
+    return _digest(msgspec.json.encode(msgspec.structs.replace(settings, ahead=AheadSettings())))
 
 
 def _differ(setup: Setup, other: Setup, name: str) -> bool:

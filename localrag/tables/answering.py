@@ -8,6 +8,7 @@ documents it rests on. Where that is not sure, both readings are told and neithe
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -144,6 +145,9 @@ def _from_sheets(question: str, dataset: Dataset, access: LibraryAccess, llm: LL
     origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}
     references = {row: (at.document_id, at.start) for row, at in origins.items()}
     cited = access.cite(list(references.values()))
+    unread_tables = Counter[str]()
+    for file, count in dataset.unread_tables.items():
+        unread_tables[access.name(file)] += count
     basis = Basis(
         files=_names(dataset, access),
         rows=len(dataset.rows),
@@ -153,7 +157,7 @@ def _from_sheets(question: str, dataset: Dataset, access: LibraryAccess, llm: LL
         doubt=computed.doubt,
         totals_left_out=dataset.totals,
         documents=dataset.documents,
-        unread_tables={access.name(file): n for file, n in dataset.unread_tables.items()},
+        unread_tables=dict(unread_tables),
     )
     language = answer_language(question)
     closing = render(

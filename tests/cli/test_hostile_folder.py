@@ -60,6 +60,7 @@ RUNS = (
     ("search", "lamp"),
     ("ask", "What lamp?"),
     ("table", "notes.md", "-c", "What lamp?", "-o", "table.xlsx"),
+    ("ahead", "--seconds", "1"),
     ("summarise", "notes.md", "--about", "the lamp", "--budget", "5s"),
     ("table", "notes.md", "-c", "What lamp?", "--save", "lamps"),
     ("tables", "list"),

@@ -279,7 +279,10 @@ def test_the_work_for_tables_grows_with_their_number(width: int) -> None:
         assert len(made) == count
         return steps
 
-    assert work(400) < 5 * work(100)
+    work(10)  # from Python 3.12 on, instructions are counted from the second time on
+    few = work(100)
+    assert few
+    assert work(400) < 5 * few
 
 
 def test_of_a_document_so_many_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

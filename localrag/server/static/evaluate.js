@@ -1,4 +1,4 @@
-import { html, useEffect, useState } from "./preact.js";
+import { html, useEffect, useRef, useState } from "./preact.js";
 import { Go, useRun } from "./work.js";
 
 const EXAMPLE = '{"question": "When was the glass house opened?", "ideal_answer": "In 1907."}';
@@ -17,16 +17,25 @@ export function Evaluate({ say, language, library }) {
     note: (data) => setNotes((all) => (all.includes(data.said) ? all : [...all, data.said])),
     report: (data) => setReport(data.name),
   };
-  const { busy, failed, under, running, run } = useRun({ say, library, path: "/api/evaluate", hear });
+  const reading = useRef(false);
+  const { busy, failed, setFailed, under, running, run } = useRun({ say, library, path: "/api/evaluate", hear });
   const said = progress || { said: under };
 
   const evaluate = async (event) => {
     event.preventDefault();
-    if (!file || busy) return;
+    if (!file || busy || reading.current) return;
     setNotes([]);
     setReport("");
     setProgress(null);
-    const data = await file.text();
+    let data;
+    reading.current = true;
+    try {
+      data = await file.text();
+    } catch (error) {  // it was changed or moved since it was chosen
+      return setFailed(error.message);
+    } finally {
+      reading.current = false;
+    }
     run({ name: file.name, data, library, judged, questions: Math.max(1, Number(questions) || 1) });
   };
   const drop = (event) => {  // here a file is a set of questions and no document

@@ -269,6 +269,8 @@ class LlamaCppModel:
 
         with self._turn() as context:
             size = context.state_size(len(prefix))
+            if size > context.states.limit:  # such a state is kept nowhere
+                return ReadAhead("gone")
             if not files.fits_ahead(size, limit, tier):
                 return ReadAhead("full")
             in_memory = context.states.get(prefix)

@@ -182,10 +182,11 @@ class StateFiles:
 
 def _files(folder: Path) -> list[tuple[os.stat_result, Path]]:
     """The states in a folder, and what is left of some, the longest unused first."""
-    with os.scandir(folder) as entries:
-        found = [
-            (entry.stat(follow_symlinks=False), Path(entry.path))
-            for entry in entries
-            if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
-        ]
-    return sorted(found, key=lambda entry: entry[0].st_mtime_ns)
+    states = []
+    # Another process may remove any of them meanwhile, or the folder.
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    states.append((entry.stat(follow_symlinks=False), Path(entry.path)))
+    return sorted(states, key=lambda entry: entry[0].st_mtime_ns)
