@@ -113,7 +113,8 @@ def once_it_works(library: FakeLibrary, act: Callable[[], object]) -> threading.
 
 
 def interrupt() -> None:
-    """Ctrl-C."""
+    """Ctrl-C. Just before the caller begins to wait, it is heard only when the batch has ended."""
+    time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGINT)
 
 

@@ -48,6 +48,8 @@ class Decoder:
         self._c, self._context, self._stop = c, context, stop
         self._batch = c.llama_batch_init(self.batch_size, 0, 1)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="llama.cpp")
+        # An interrupt while the thread starts would have the executor start another one beside it.
+        self._thread.submit(int).result()
         self.close = weakref.finalize(self, _close, c, self._thread, self._batch)
         """Let the thread end and free the batch."""
 
