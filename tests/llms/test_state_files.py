@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from localrag.models.llms.base import Options
+from localrag.models.llms.llama_cpp import state_files
 from localrag.models.llms.llama_cpp.context import BATCH
 from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
 from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
@@ -118,6 +119,26 @@ def test_the_longest_unused_go_first_and_the_cap_holds(folder: Path) -> None:
     ours.put(b"e", b"e" * 300)
     assert size(folder) <= 3 * (FILE_SEAL_BYTES + 100)
     assert ours.get(b"e")
+
+
+def test_where_times_are_set_through_links_alone_a_state_is_found_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows."""
+    set_times = os.utime
+
+    def utime(path: Path, times: tuple[float, float] | None = None, **more: bool) -> None:
+        if more:
+            raise NotImplementedError("follow_symlinks unavailable on this platform")
+        set_times(path, times)
+
+    monkeypatch.setattr(os, "utime", utime)
+    monkeypatch.setattr(state_files, "_NO_FOLLOWING", {})
+    ours = files(folder)
+    assert ours.put_ahead(b"a", b"x" * 100, 1000, 0, lambda: True)
+    assert len(state_files.states_ahead(folder)) == 1
+    assert bytes(ours.get(b"a") or b"") == b"x" * 100
+    assert state_files.states_ahead(folder) == []
 
 
 def test_files_of_another_model_count_and_go_too(folder: Path) -> None:

@@ -31,6 +31,12 @@ PER_TIER = 10**8
 """Seconds, 3 years: by so much older still for each tier, of which 0 is likeliest to be used."""
 
 
+_NO_FOLLOWING: dict[str, bool] = (
+    {"follow_symlinks": False} if os.utime in os.supports_follow_symlinks else {}
+)
+"""For `os.utime`, which raises NotImplementedError where it only follows links, as on Windows."""
+
+
 class AheadState(NamedTuple):
     """A file that was read ahead and not used yet; `made` in seconds since the epoch."""
 
@@ -87,7 +93,7 @@ class StateFiles:
                 path.unlink()
             return None
         with contextlib.suppress(OSError):  # a folder that can only be read serves as well
-            os.utime(path, follow_symlinks=False)
+            os.utime(path, **_NO_FOLLOWING)
         return (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
 
     def put(self, key: bytes, state: Any) -> None:
@@ -140,7 +146,7 @@ class StateFiles:
         kept = False
         try:
             mark = time.time() - AHEAD - tier * PER_TIER
-            os.utime(path, (mark, mark), follow_symlinks=False)
+            os.utime(path, (mark, mark), **_NO_FOLLOWING)
             kept = still()
         finally:
             if not kept:
