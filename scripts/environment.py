@@ -189,12 +189,15 @@ def _pip(python: Path, *arguments: str) -> None:
 def _pip_succeeds(python: Path, *arguments: str, **variables: str) -> bool:
     command = [str(python), "-I", "-m", "pip", "--disable-pip-version-check", *arguments, "--quiet"]
     # The vision half of llama.cpp is not used here; leaving it out shortens the build.
-    environment = {"CMAKE_ARGS": f"-DLLAVA_BUILD=OFF{_without_amx()}"} | os.environ | variables
+    environment = {"CMAKE_ARGS": "-DLLAVA_BUILD=OFF"} | os.environ | variables
+    if flags := _without_amx():  # beside what the person has the compiler told
+        for name in ("CFLAGS", "CXXFLAGS"):
+            environment[name] = f"{environment.get(name, '')} {flags}".strip()
     return subprocess.run(command, env=environment, check=False).returncode == 0
 
 
 def _without_amx() -> str:
-    """What has a C++ compiler for x86 leave out the matrix instructions AMX.
+    """What has a compiler for x86 leave out the matrix instructions AMX, or "".
 
     GCC before 12.4, 13.3 and 14 compiles their set-up wrongly (GCC bug 114098): such a llama.cpp
     is ended by the processor at the first prompt.
@@ -209,7 +212,7 @@ def _without_amx() -> str:
         or subprocess.run(probe, capture_output=True, check=False).returncode
     ):
         return ""  # one that knows nothing of AMX, as GCC before 11, leaves it out by itself
-    return f" '-DCMAKE_C_FLAGS={flags}' '-DCMAKE_CXX_FLAGS={flags}'"
+    return flags
 
 
 def _remove_former(python: Path) -> None:
