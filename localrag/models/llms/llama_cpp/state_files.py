@@ -31,10 +31,8 @@ PER_TIER = 10**8
 """Seconds, 3 years: by so much older still for each tier, of which 0 is likeliest to be used."""
 
 
-_NO_FOLLOWING: dict[str, bool] = (
-    {"follow_symlinks": False} if os.utime in os.supports_follow_symlinks else {}
-)
-"""For `os.utime`, which raises NotImplementedError where it only follows links, as on Windows."""
+_FOLLOWING = os.utime not in os.supports_follow_symlinks
+"""Whether times are set through links: on Windows, where it raises NotImplementedError if not."""
 
 
 class AheadState(NamedTuple):
@@ -93,7 +91,7 @@ class StateFiles:
                 path.unlink()
             return None
         with contextlib.suppress(OSError):  # a folder that can only be read serves as well
-            os.utime(path, **_NO_FOLLOWING)
+            os.utime(path, follow_symlinks=_FOLLOWING)
         return (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
 
     def put(self, key: bytes, state: Any) -> None:
@@ -146,7 +144,7 @@ class StateFiles:
         kept = False
         try:
             mark = time.time() - AHEAD - tier * PER_TIER
-            os.utime(path, (mark, mark), **_NO_FOLLOWING)
+            os.utime(path, (mark, mark), follow_symlinks=_FOLLOWING)
             kept = still()
         finally:
             if not kept:
