@@ -71,6 +71,7 @@ from localrag.models.embeddings.base import Embedder
 from localrag.models.embeddings.joined import JoinedEmbedder, general
 from localrag.models.llms.base import LLM, AheadReader, ChoiceScorer, Options
 from localrag.models.llms.choices import Chooser, make_chooser
+from localrag.models.llms.probes import Direction, Probes
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
 from localrag.rag.base import OnStep, Retrieve, Toolkit
@@ -79,6 +80,7 @@ from localrag.rag.calibration import (
     Scale,
     calibration_key,
     load_calibration,
+    load_probes,
     starter_calibration,
 )
 from localrag.rag.citations import PlaceOf
@@ -145,10 +147,13 @@ class Model:
     ahead: AheadReader | None = None
     """The model as it reads for questions to come, where it keeps what it has read on disk."""
 
+    probes: Probes | None = None
+    """What is read from its states."""
+
     @property
     def chooser(self) -> Chooser:
         """The best way in which this model chooses."""
-        return make_chooser(self.llm, self.scorer)
+        return make_chooser(self.llm, self.scorer, self.probes)
 
     def sendable(self, retrieve: Retrieve) -> Retrieve:
         """A retrieval that brings only what the model may read."""
@@ -419,7 +424,8 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
     """
     match settings.llm:
         case LlamaCppSettings() as local:
-            return _in_process(make_local_model(local, models, library), _scale(settings, models))
+            made = make_local_model(local, models, library)
+            return _in_process(made, _scale(settings, models), _directions(settings, models))
         case OpenAISettings() as server:
             guard, outgoing = hosted.guarded(settings, library)
             model = _served_model(server, settings, guard, _cache_salt(library))
@@ -485,12 +491,15 @@ def make_local_model(
     )
 
 
-def _in_process(model: LlamaCppModel, scale: Scale | None) -> Model:
+def _in_process(
+    model: LlamaCppModel, scale: Scale | None, directions: Mapping[str, Direction]
+) -> Model:
     def view(stopped: threading.Event | None, _: Consent | None) -> Model:
-        return _in_process(model.for_call(stopped) if stopped else model, scale)
+        return _in_process(model.for_call(stopped) if stopped else model, scale, directions)
 
     ahead = model if model.keeps_on_disk else None
-    return Model(model, model, model.close, None, view, model.forget, scale, ahead)
+    probes = Probes(model, directions)
+    return Model(model, model, model.close, None, view, model.forget, scale, ahead, probes)
 
 
 def _behind_server(model: OpenAICompatibleModel, outgoing: Outgoing | None) -> Model:
@@ -504,11 +513,19 @@ def calibration_key_of(settings: Settings, models: ModelStore) -> str | None:
     """What the grades of these settings' model are known by; None for one behind a server."""
     if isinstance(settings.llm, OpenAISettings):
         return None
+    return calibration_key(llm_sha256(settings.llm.model, models), make_wording(settings))
+
+
+def llm_sha256(name: str, models: ModelStore) -> str:
+    """The SHA-256 of a language model's file, in hexadecimal."""
     from localrag.models.embeddings.folder import weights_sha256
 
-    name = settings.llm.model
-    weights = _weights_sha256(name, models) or weights_sha256([models.path(name)], cache_folder())
-    return calibration_key(weights, make_wording(settings))
+    return _weights_sha256(name, models) or weights_sha256([models.path(name)], cache_folder())
+
+
+def _directions(settings: Settings, models: ModelStore) -> Mapping[str, Direction]:
+    """What is read from the states of these settings' model: for the starter there are probes."""
+    return load_probes(llm_sha256(settings.llm.model, models))
 
 
 def find_calibration(settings: Settings, models: ModelStore) -> Calibration | None:

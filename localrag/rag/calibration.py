@@ -21,6 +21,7 @@ import msgspec
 
 from localrag.errors import UsageError
 from localrag.languages import CODES, LanguageCode
+from localrag.models.llms.probes import Direction, loaded
 from localrag.printable import as_json
 from localrag.prompts import template
 from localrag.prompts.own import Wording
@@ -35,6 +36,8 @@ SIGNAL = 0.6
 """AUC that a model must reach for sure, for its grades to be used: .5 is what guessing gives."""
 
 _PROMPTS = ("relevance", "relevance_system", "answerable", "passages")
+_PROBED_PROMPTS = ("relevance", "relevance_system", "scope", "scope_examples")
+STARTER_PROBES = "starter_probes.npz"
 _FAR = 30.0
 """Log odds of what rounds to certainty."""
 
@@ -165,10 +168,34 @@ def load_calibration(key: str, folder: Path) -> Calibration | None:
     return starter if starter.key == key else None
 
 
+PROBED = Curve(2.5, -2.5)
+"""Brings what a probe tells to the scale of the settings: .35 to .68, the bound of an answer.
+
+It was chosen on the folders that the probe was fitted on, each read along what the others gave,
+with one question of seven that is not answered and a wrong answer as dear as a right one is worth.
+"""
+
+
 def starter_calibration() -> Calibration:
     """That of the starter model, on which the thresholds of the settings were measured."""
     text = files("localrag.rag").joinpath("starter_calibration.json").read_bytes()
     return msgspec.json.decode(text, type=Calibration)
+
+
+def probes_key(weights_sha256: str) -> str:
+    """Identifies what probes of a model's states hold for: weights, and the prompts they end."""
+    digest = hashlib.sha256(weights_sha256.encode())
+    for name in _PROBED_PROMPTS:
+        for language in CODES:
+            digest.update(b"\0" + template(name, language).encode("utf-8"))
+    return digest.hexdigest()
+
+
+def load_probes(weights_sha256: str) -> dict[str, Direction]:
+    """The directions that localrag brings for a model, by decision; none for another model."""
+    file = files("localrag.rag").joinpath(STARTER_PROBES)
+    key, directions = loaded(file.read_bytes())
+    return directions if key == probes_key(weights_sha256) else {}
 
 
 def _file_name(key: str) -> str:

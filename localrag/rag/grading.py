@@ -18,7 +18,7 @@ from localrag.documents.formats.table import shown_name
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.choices import Choice, Chooser, choose_by_examples
 from localrag.prompts import REQUEST_KINDS, SUPPORT, UNSTATED, YES_NO, render
-from localrag.rag.calibration import Graded, Scale
+from localrag.rag.calibration import PROBED, Graded, Scale
 from localrag.rag.citations import hide_labels, hide_markers
 from localrag.text.figures import with_digits
 from localrag.text.language import detect
@@ -118,7 +118,10 @@ class Grader:
     def relevance(self, question: str, reading: Reading) -> Grade:
         """Probability that the exact answer can be had from the passages alone."""
         task = render("relevance", reading.language, question=question.strip())
-        choice = self._chooser.choose(reading.messages(task), YES_NO[reading.language], keep=1)
+        messages = reading.messages(task)
+        if probed := self._chooser.probe(("relevance",), messages, keep=1):
+            return Grade(PROBED.grade(probed[0]), probability=probed[0])
+        choice = self._chooser.choose(messages, YES_NO[reading.language], keep=1)
         if not choice.read:
             similarity = min(max(self._similarity(question, reading.chunks[0]), 0.0), 1.0)
             return Grade(similarity, unread=True)

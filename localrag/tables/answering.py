@@ -85,7 +85,7 @@ def answered(
     scope, seconds = timed(partial(plan.scope, question, chooser))
     if scope.operation == "COMPARE":
         return (yield from _from_sides(question, access, chooser, llm))
-    if scope.about_all < plan.ABOUT_ALL:
+    if scope.operation == "LOOKUP":
         return None
     # "How many days of training do staff have?" is no count where a document gives the number.
     if scope.operation != "LIST" and access.stated(question):

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from localrag.languages import LANGUAGES, LanguageCode
-from localrag.models.llms.choices import Chooser, choose_by_examples
-from localrag.prompts import YES_NO, render
+from localrag.models.llms.choices import Chooser
+from localrag.prompts import YES_NO, render, with_examples
 from localrag.tables.collections import Collection
 from localrag.tables.formulation import described, relevant
 from localrag.tables.sheets import Dataset
@@ -31,6 +31,10 @@ ABOUT_ALL = 0.8
 """The probability from which on a question counts as one about all. On two folders whose questions
 were not known when this was chosen, 35 of 44 such questions have it and 10 of 98 others, which are
 answered as ever where nothing can be computed (`benchmarks/LOG.md`)."""
+PROBED = ("about_all", "compares")
+"""Decisions that a probe of the model's state makes (`models.llms.probes`)."""
+PROBED_ABOUT_ALL, COMPARES = 0.7, 0.2
+"""Their probabilities from which on a question is about all, and else compares."""
 _FITTING = 0.5
 """The share of a yes from which on rows may be those that a question is about."""
 _NAMED = 6
@@ -53,8 +57,7 @@ Tokenize = Callable[[str], list[str]]
 class Scope:
     """What a question needs, and the probability that many documents or rows have to be read.
 
-    Of the operations over many the likeliest, or "COMPARE" for a question that is not about all and
-    rather asks for a comparison than for one place.
+    Of the operations over many the likeliest; "COMPARE" or "LOOKUP" for another question.
     """
 
     operation: Operation
@@ -62,14 +65,23 @@ class Scope:
 
 
 def scope(question: str, chooser: Chooser) -> Scope:
-    """What a question needs, as the model chooses; a lookup where its reply cannot be read."""
+    """What a question needs, as the model chooses; a lookup where its reply cannot be read.
+
+    Where its states were probed, they tell whether the question is about all and whether it
+    compares, and the model is asked for the operation of such a question alone.
+    """
     language = answer_language(question)
-    choice = choose_by_examples("scope", language, question, OPERATIONS, chooser)
-    if not choice.read:
-        return Scope("LOOKUP", 0.0)
-    about_all = 1.0 - choice[0] - choice[1]
-    if about_all < ABOUT_ALL and choice[1] > choice[0]:
-        return Scope("COMPARE", 0.0)
+    messages = with_examples("scope", language, question)
+    keep = len(messages) - 1
+    if probed := chooser.probe(PROBED, messages, keep=keep):
+        about_all, compares = probed
+        if about_all < PROBED_ABOUT_ALL:
+            return Scope("COMPARE" if compares >= COMPARES else "LOOKUP", about_all)
+    choice = chooser.choose(messages, OPERATIONS, keep=keep)
+    if not probed:
+        about_all = 1.0 - choice[0] - choice[1] if choice.read else 0.0
+        if about_all < ABOUT_ALL:
+            return Scope("COMPARE" if choice[1] > choice[0] else "LOOKUP", about_all)
     best = max(range(2, len(OPERATIONS)), key=lambda place: choice[place])
     return Scope(OPERATIONS[best], about_all)
 

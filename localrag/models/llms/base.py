@@ -84,6 +84,17 @@ class ChoiceScorer(Protocol):
         ...
 
 
+class StateReader(Protocol):
+    """Shows what a model made of a prompt before it chooses a word."""
+
+    def last_state(self, messages: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
+        """The hidden state behind the last layer where the reply begins, shape (width,).
+
+        `keep` as in `ChoiceScorer`.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
     """What became of a prefix that nobody has asked about yet: tokens read, bytes kept.

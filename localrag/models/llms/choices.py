@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM, ChoiceScorer, Options
+from localrag.models.llms.probes import Probes
 from localrag.models.llms.structured import object_schema
 from localrag.prompts import with_examples
 from localrag.types import Message
@@ -57,8 +58,20 @@ class LogitChooser:
     reads_logits = True
     """Whether probabilities are the model's own, and not all or nothing."""
 
-    def __init__(self, scorer: ChoiceScorer) -> None:
+    def __init__(self, scorer: ChoiceScorer, probes: Probes | None = None) -> None:
         self._scorer = scorer
+        self._probes = probes
+
+    def probe(
+        self, decisions: Sequence[str], messages: Sequence[Message], *, keep: int = 0
+    ) -> list[float] | None:
+        """Probability of a yes to each, read from the model's state; None where that is not known.
+
+        Raises as `choose`.
+        """
+        if self._probes is None:
+            return None
+        return self._probes.probabilities(decisions, messages, keep=keep)
 
     def choose(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -77,6 +90,11 @@ class WrittenChooser:
 
     def __init__(self, llm: LLM) -> None:
         self._llm = llm
+
+    def probe(
+        self, decisions: Sequence[str], messages: Sequence[Message], *, keep: int = 0
+    ) -> None:
+        """None: a server does not show the states of its model."""
 
     def choose(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -104,9 +122,9 @@ Chooser = LogitChooser | WrittenChooser
 """Lets a model choose."""
 
 
-def make_chooser(llm: LLM, scorer: ChoiceScorer | None) -> Chooser:
+def make_chooser(llm: LLM, scorer: ChoiceScorer | None, probes: Probes | None = None) -> Chooser:
     """The best that a backend allows; `scorer` None where it shows no logits."""
-    return LogitChooser(scorer) if scorer is not None else WrittenChooser(llm)
+    return LogitChooser(scorer, probes) if scorer is not None else WrittenChooser(llm)
 
 
 def choose_by_examples(

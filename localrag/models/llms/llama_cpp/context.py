@@ -136,6 +136,7 @@ class LlamaContext:
         self._states = states
         self._bytes_per_token = 0.0
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
+        self.width = int(c.llama_model_n_embd(model))
         log = "\n".join(native.log_lines())
         found = re.findall(r"offloaded (\d+)/(\d+) layers", log)
         offloaded, layers = found[-1] if found else (0, c.llama_model_n_layer(model) + 1)
@@ -327,6 +328,21 @@ class LlamaContext:
         """A copy of the logits of an output row of the last read, shape (vocabulary_size,)."""
         pointer = self._c.llama_get_logits_ith(self._context, row)
         return np.ctypeslib.as_array(pointer, shape=(self.vocabulary_size,)).copy()
+
+    def last_state(self, tokens: Sequence[int], *, keep: int = 0) -> NDArray[np.float32]:
+        """The hidden state behind the last layer at the last token, shape (width,).
+
+        llama.cpp shows the states of all tokens of a batch or of none, and computes the logits of
+        each: so the last one is read by itself.
+        """
+        self.read(tokens[:-1], keep=keep)
+        self._c.llama_set_embeddings(self._context, True)
+        try:
+            self.append(tokens[-1])
+            pointer = self._c.llama_get_embeddings_ith(self._context, -1)
+            return np.ctypeslib.as_array(pointer, shape=(self.width,)).copy()
+        finally:
+            self._c.llama_set_embeddings(self._context, False)
 
     def branch_logits(self, paths: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         """Logits behind what was read plus each path; what was read stays as it was.

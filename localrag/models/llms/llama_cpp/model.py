@@ -76,7 +76,7 @@ class StatesOnDisk:
 
 
 class LlamaCppModel:
-    """An instruct model in GGUF: an `LLM` and a `ChoiceScorer`.
+    """An instruct model in GGUF: an `LLM`, a `ChoiceScorer` and a `StateReader`.
 
     `context_window` is capped by what the model was trained for. `threads` None
     takes the physical cores that this process may use for decode and all logical
@@ -240,6 +240,14 @@ class LlamaCppModel:
                 scores[row] += math.log(max(1.0 - going_on, 1e-12))
         weights = np.exp(scores - scores.max())
         return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+    def last_state(self, messages: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
+        """As `StateReader` has it. Raises `ContextOverflowError` or `BackendError`."""
+        tokens = self._prompt(messages, thoughts=False).tokens
+        prefix = self._prefix_length(messages, keep, tokens) if keep else 0
+        self._check_window(len(tokens), 1)
+        with self._turn() as context:
+            return context.last_state(tokens, keep=prefix)
 
     @property
     def keeps_on_disk(self) -> bool:

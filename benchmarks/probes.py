@@ -1,0 +1,357 @@
+"""Fits what is read from the starter model's states, and measures it.
+
+    python benchmarks/probes.py states WORK                     # two hours on two cores; goes on
+    python benchmarks/probes.py fit WORK [--out probes.npz]
+    python benchmarks/probes.py measure WORK FOLDER... [--probes probes.npz]
+
+`states` reads the questions in `probes/questions.jsonl` (about one thing, or about all) and the
+folders in `probes/folders.jsonl`: a library is made of each, and the first two sections that a
+search brings for a question are read with it, as `ask` reads them. Both files were written for this
+by people who knew neither the code nor the folders that it is measured on. `fit` is a logistic
+regression with a ridge penalty; its figures are of ten parts, each read along what the other nine
+gave (folders stay whole). `measure` is on folders as `folders.py` has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import numpy as np
+from folders import Question, read, tells
+from numpy.typing import NDArray
+
+from localrag import factory
+from localrag.api import LocalRAG
+from localrag.config.settings import AnswerSettings, Settings
+from localrag.models.llms.probes import Direction, loaded, saved
+from localrag.prompts import with_examples
+from localrag.rag.calibration import PROBED, STARTER_PROBES, probes_key
+from localrag.tables.plan import COMPARES, PROBED_ABOUT_ALL
+from localrag.text.language import answer_language
+from localrag.types import Message
+
+CASES = Path(__file__).with_suffix("")
+SHIPPED = Path(__file__).parents[1] / "localrag" / "rag" / STARTER_PROBES
+SECTIONS = 2
+"""Sections of a question that are read."""
+ALL = ("list", "count", "sum", "max")
+"""Kinds of questions about all, in the folders that are measured."""
+PENALTY = {"about_all": 0.003, "compares": 0.01, "relevance": 0.01}
+"""Of the directions, for states of mean 0 and deviation 1: C of scikit-learn."""
+
+
+class Asked(msgspec.Struct):
+    """A line of `questions.jsonl`."""
+
+    question: str
+    language: str
+    scope: str
+    kind: str
+    style: str = ""
+
+
+class Section(msgspec.Struct):
+    """A section of a file of a made-up folder; `heading` is its path, joined by " > "."""
+
+    id: str
+    file: str
+    heading: str
+    text: str
+
+
+class Need(msgspec.Struct):
+    """A question, and the sections that answer it."""
+
+    q: str
+    gold: list[str]
+    answer: str = ""
+
+
+class Folder(msgspec.Struct):
+    """A line of `folders.jsonl`."""
+
+    folder: str
+    sections: list[Section]
+    questions: list[Need]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A prompt with what is to be read from the state at its end: labels by decision."""
+
+    source: str
+    question: str
+    messages: Sequence[Message]
+    keep: int
+    labels: dict[str, bool]
+
+    @property
+    def key(self) -> str:
+        """What the state is kept under."""
+        texts = [message.content for message in self.messages]
+        return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+
+# -- cases --------------------------------------------------------------------------
+
+
+def scope_case(source: str, question: str, *, about_all: bool, compares: bool) -> Case:
+    """A question as `tables.plan.scope` puts it."""
+    messages = with_examples("scope", answer_language(question), question)
+    labels = {"about_all": about_all, "compares": compares}
+    return Case(source, question, messages, len(messages) - 1, labels)
+
+
+def written_cases(work: Path) -> Iterator[Case]:
+    """Those that directions are fitted on."""
+    for asked in read(CASES / "questions.jsonl", Asked):
+        about_all, compares = asked.scope == "all", asked.kind == "compare-two"
+        yield scope_case("questions", asked.question, about_all=about_all, compares=compares)
+    for number, folder in enumerate(read(CASES / "folders.jsonl", Folder)):
+        documents = work / f"folder-{number}"
+        write(folder, documents)
+        texts = {section.id: squeezed(section.text) for section in folder.sections}
+        questions = [need.q for need in folder.questions]
+        for need, messages in zip(
+            folder.questions, first_sections(documents, questions), strict=True
+        ):
+            for prompt in messages[:SECTIONS]:
+                shown = squeezed(prompt[0].content)
+                holds = any(texts[gold] in shown for gold in need.gold)
+                yield Case(f"folder-{number}", need.q, prompt, 1, {"relevance": holds})
+
+
+def measured_cases(folder: Path) -> Iterator[Case]:
+    """Of a folder with known truth; of follow-ups and summaries none."""
+    questions = [
+        question
+        for question in read(folder / "questions.jsonl", Question)
+        if not question.history and question.kind != "summary"
+    ]
+    for question in questions:
+        about_all, compares = question.kind in ALL, question.kind == "compare"
+        yield scope_case(folder.name, question.question, about_all=about_all, compares=compares)
+    alone = [question for question in questions if question.kind not in (*ALL, "compare")]
+    found = first_sections(folder / "docs", [question.question for question in alone])
+    for question, prompts in zip(alone, found, strict=True):
+        for prompt in prompts[:SECTIONS]:
+            text = prompt[0].content
+            of_file = any(file in text for file in question.files)
+            holds = of_file and all(tells(text, forms) for forms in question.must)
+            yield Case(folder.name, question.question, prompt, 1, {"relevance": holds})
+
+
+def write(folder: Folder, place: Path) -> None:
+    """The files of a made-up folder: text, and Markdown for all others."""
+    above: dict[Path, list[str]] = {}
+    lines: dict[Path, list[str]] = {}
+    for section in folder.sections:
+        file = place / section.file
+        file = file if file.suffix == ".txt" else file.with_suffix(".md")
+        path = section.heading.split(" > ")
+        for depth, heading in enumerate(path, 1):
+            if above.get(file, [])[:depth] != path[:depth]:
+                lines.setdefault(file, []).append(f"{'#' * min(depth, 6)} {heading}\n")
+        above[file] = path
+        lines[file].append(f"{section.text}\n")
+    for file, texts in lines.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(texts), "utf-8")
+
+
+def squeezed(text: str) -> str:
+    """A text without white space."""
+    return "".join(text.split())
+
+
+class Enough(BaseException):
+    """Ends an answer when its first sections are known."""
+
+
+class Listener:
+    """A model that notes which sections it is to grade and finds none of them enough."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.prompts: list[list[Message]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> NDArray[np.float64]:
+        """No, to a section; then the end."""
+        if len(self.prompts) == SECTIONS or len(messages) != 2 or keep != 1:
+            raise Enough
+        self.prompts.append(list(messages))
+        return np.array([0.3, *[0.7 / (len(choices) - 1)] * (len(choices) - 1)])
+
+    def complete(self, *_: Any) -> Any:
+        """The end: nothing is to be written."""
+        raise Enough
+
+    stream = complete
+
+
+def first_sections(documents: Path, questions: Sequence[str]) -> Iterator[list[list[Message]]]:
+    """Of each question the prompts by which the first sections of a search are graded."""
+    settings = Settings()
+    settings = msgspec.structs.replace(
+        settings, answer=msgspec.structs.replace(settings.answer, tables=False)
+    )
+    make, heard = factory.make_model, []
+
+    def listening(*given: Any) -> factory.Model:
+        model = make(*given)
+        listener = Listener(model.llm)
+        heard.append(listener)
+        return replace(model, llm=listener, scorer=listener, view=None, probes=None)
+
+    place = documents.parent / f"{documents.name}.sections"
+    with (
+        patch.object(factory, "make_model", listening),
+        LocalRAG.open(place, settings=settings) as rag,
+    ):
+        if not rag.library.counts().documents:
+            rag.add([documents])
+        for question in questions:
+            for listener in heard:
+                listener.prompts.clear()
+            with suppress(Enough):
+                rag.ask(question)
+            yield [prompt for listener in heard for prompt in listener.prompts]
+
+
+# -- states -------------------------------------------------------------------------
+
+
+def states_of(cases: Sequence[Case], work: Path) -> NDArray[np.float32]:
+    """The states at the ends of prompts, shape (cases, width); those known already are not read."""
+    model = factory.make_local_model(Settings().llm, factory.make_models())  # type: ignore[arg-type]
+    folder = work / "states"
+    folder.mkdir(parents=True, exist_ok=True)
+    order = sorted(cases, key=lambda case: [m.content for m in case.messages[: case.keep]])
+    for number, case in enumerate(order):
+        file = folder / f"{case.key}.npy"
+        if not file.exists():
+            np.save(file, model.last_state(case.messages, keep=case.keep))
+        if number % 100 == 0:
+            print(f"{number} of {len(order)}", file=sys.stderr, flush=True)
+    model.close()
+    return np.array([np.load(folder / f"{case.key}.npy") for case in cases])
+
+
+def states(arguments: argparse.Namespace) -> None:
+    """Read all that is fitted on."""
+    states_of(list(written_cases(arguments.work))[: arguments.limit], arguments.work)
+
+
+def fit(arguments: argparse.Namespace) -> None:
+    """Fit the directions, print how they fare on what each was not fitted on, and save them."""
+    from sklearn.metrics import roc_auc_score
+
+    cases = list(written_cases(arguments.work))[: arguments.limit]
+    read_states = states_of(cases, arguments.work)
+    directions: dict[str, Direction] = {}
+    print("| decision | cases | yes | accuracy | area under the curve |\n|---|---|---|---|---|")
+    for decision, strength in PENALTY.items():
+        chosen = [number for number, case in enumerate(cases) if decision in case.labels]
+        labels = np.array([cases[number].labels[decision] for number in chosen])
+        rows = read_states[chosen]
+        groups = {source: place for place, source in enumerate(sorted({c.source for c in cases}))}
+        parts = np.array(
+            [
+                place % 10
+                if cases[number].source == "questions"
+                else groups[cases[number].source] % 10
+                for place, number in enumerate(chosen)
+            ]
+        )
+        shares = np.zeros(len(chosen))
+
+        for part in set(parts.tolist()):
+            others = parts != part
+            fitted = direction(rows[others], labels[others], strength)
+            for place in np.flatnonzero(parts == part):
+                shares[place] = fitted.probability(rows[place])
+        accuracy, area = np.mean((shares > 0.5) == labels), roc_auc_score(labels, shares)
+        print(f"| {decision} | {len(chosen)} | {labels.sum()} | {accuracy:.3f} | {area:.3f} |")
+        directions[decision] = direction(rows, labels, strength)
+    settings, models = Settings(), factory.make_models()
+    key = probes_key(factory.llm_sha256(settings.llm.model, models))  # type: ignore[union-attr]
+    arguments.out.write_bytes(saved(key, directions))
+
+
+def direction(states: NDArray[np.float32], labels: NDArray[np.bool_], strength: float) -> Direction:
+    """What a logistic regression gives for states of shape (cases, width)."""
+    from sklearn.linear_model import LogisticRegression
+
+    mean, deviation = states.mean(0), states.std(0) + 1e-6
+    regression = LogisticRegression(C=strength, max_iter=5000)
+    regression.fit((states - mean) / deviation, labels)
+    weights = regression.coef_[0] / deviation
+    bias = float(regression.intercept_[0] - weights @ mean)
+    return Direction(weights.astype(np.float32), bias)
+
+
+# -- measure ------------------------------------------------------------------------
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """How often the decisions are right on folders with known truth."""
+    from sklearn.metrics import roc_auc_score
+
+    _, directions = loaded(arguments.probes.read_bytes())
+    answerable = round(PROBED.probability(AnswerSettings().min_answerable), 2)
+    bounds = {"about_all": PROBED_ABOUT_ALL, "compares": COMPARES, "relevance": answerable}
+    print("| folder | decision | area under the curve | bound | yes, of those | of others |")
+    print("|---|---|---|---|---|---|")
+    for folder in arguments.folders:
+        cases = list(measured_cases(folder))[: arguments.limit]
+        read_states = states_of(cases, arguments.work)
+        for decision, bound in bounds.items():
+            rows = [
+                (directions[decision].probability(state), case.labels[decision])
+                for case, state in zip(cases, read_states, strict=True)
+                if decision in case.labels
+            ]
+            right = [share for share, label in rows if label]
+            wrong = [share for share, label in rows if not label]
+            shares, labels = zip(*rows, strict=True)
+            area = roc_auc_score(labels, shares) if right and wrong else 0.0
+            yes, no = (sum(share >= bound for share in some) for some in (right, wrong))
+            told = f"{yes} of {len(right)} | {no} of {len(wrong)}"
+            print(f"| {folder.name} | {decision} | {area:.3f} | {bound} | {told} |")
+
+
+def main() -> None:
+    """Run one of the three."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+    for run in (states, fit, measure):
+        command = commands.add_parser(run.__name__, help=run.__doc__)
+        command.set_defaults(run=run)
+        command.add_argument("work", type=Path)
+        command.add_argument("--limit", type=int, help="cases, for a trial")
+        if run is fit:
+            command.add_argument("--out", type=Path, default=SHIPPED)
+        if run is measure:
+            command.add_argument("folders", type=Path, nargs="+")
+            command.add_argument("--probes", type=Path, default=SHIPPED)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
