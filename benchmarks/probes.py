@@ -46,7 +46,24 @@ SECTIONS = 2
 """Sections of a question that are read."""
 ALL = ("list", "count", "sum", "max")
 """Kinds of questions about all, in the folders that are measured."""
-PENALTY = {"about_all": 0.003, "compares": 0.01, "relevance": 0.01}
+OPERATIONS = {
+    "list": "LIST",
+    "which-documents": "LIST",
+    "between-dates": "LIST",
+    "count": "COUNT",
+    "sum": "SUM",
+    "average": "SUM",
+    "max": "MAX",
+    "min": "MAX",
+    "latest": "MAX",
+}
+"""Of questions about all, by their kind; of others none is fitted."""
+PENALTY = {
+    "about_all": 0.003,
+    "compares": 0.01,
+    **dict.fromkeys(("LIST", "COUNT", "SUM", "MAX"), 0.003),
+    "relevance": 0.01,
+}
 """Of the directions, for states of mean 0 and deviation 1: C of scikit-learn."""
 
 
@@ -105,10 +122,12 @@ class Case:
 # -- cases --------------------------------------------------------------------------
 
 
-def scope_case(source: str, question: str, *, about_all: bool, compares: bool) -> Case:
+def scope_case(source: str, question: str, kind: str, *, about_all: bool, compares: bool) -> Case:
     """A question as `tables.plan.scope` puts it."""
     messages = with_examples("scope", answer_language(question), question)
     labels = {"about_all": about_all, "compares": compares}
+    if about_all and kind in OPERATIONS:
+        labels |= {name: OPERATIONS[kind] == name for name in dict.fromkeys(OPERATIONS.values())}
     return Case(source, question, messages, len(messages) - 1, labels)
 
 
@@ -116,7 +135,8 @@ def written_cases(work: Path) -> Iterator[Case]:
     """Those that directions are fitted on."""
     for asked in read(CASES / "questions.jsonl", Asked):
         about_all, compares = asked.scope == "all", asked.kind == "compare-two"
-        yield scope_case("questions", asked.question, about_all=about_all, compares=compares)
+        asks = {"about_all": about_all, "compares": compares}
+        yield scope_case("questions", asked.question, asked.kind, **asks)
     for number, folder in enumerate(read(CASES / "folders.jsonl", Folder)):
         documents = work / f"folder-{number}"
         write(folder, documents)
@@ -140,7 +160,8 @@ def measured_cases(folder: Path) -> Iterator[Case]:
     ]
     for question in questions:
         about_all, compares = question.kind in ALL, question.kind == "compare"
-        yield scope_case(folder.name, question.question, about_all=about_all, compares=compares)
+        asks = {"about_all": about_all, "compares": compares}
+        yield scope_case(folder.name, question.question, question.kind, **asks)
     alone = [question for question in questions if question.kind not in (*ALL, "compare")]
     found = first_sections(folder / "docs", [question.question for question in alone])
     for question, prompts in zip(alone, found, strict=True):
@@ -315,6 +336,7 @@ def measure(arguments: argparse.Namespace) -> None:
     _, directions = loaded(arguments.probes.read_bytes())
     answerable = round(PROBED.probability(AnswerSettings().min_answerable), 2)
     bounds = {"about_all": PROBED_ABOUT_ALL, "compares": COMPARES, "relevance": answerable}
+    bounds |= dict.fromkeys(("LIST", "COUNT", "SUM", "MAX"), 0.5)
     print("| folder | decision | area under the curve | bound | yes, of those | of others |")
     print("|---|---|---|---|---|---|")
     for folder in arguments.folders:

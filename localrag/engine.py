@@ -481,13 +481,15 @@ class Engine:
         ) -> tuple[list[ScoredChunk], dict[Reference, Citation]]:
             return self._cited(references, options, reading)
 
-        def stated(text: str) -> bool:
+        def stated(text: str) -> float:
             hits = self._found(text, 2, _unexpanded(settings), options, lambda: allowed, unheard)
             section = self._widened(hits, 1, allowed)
             reading.chunks.update(hit.chunk.id for hit in section)
             grader = factory.make_grader(model, self.embedder)
-            read = GradedReading(answer_language(text), tuple(section))
-            return bool(section) and grader.relevance(text, read).value >= settings.answer.enough
+            if not section:
+                return 0.0
+            grade = grader.relevance(text, GradedReading(answer_language(text), tuple(section)))
+            return grade.value if grade.probability is None else grade.probability
 
         def ask(text: str, source: str) -> Reply:
             answer = answer_of(self.stream(text, _of_document(options, source)))

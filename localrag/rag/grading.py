@@ -157,7 +157,7 @@ class Grader:
         ]
         if not all(choice.read for choice in choices):
             return 0.0
-        return shifted(0.5, fmean(_log_odds(choice[0]) for choice in choices))
+        return shifted(0.5, fmean(log_odds(choice[0]) for choice in choices))
 
     def answerable(self, messages: Sequence[Message], language: LanguageCode) -> Grade:
         """Probability that the passages of a prompt, read together, hold the answer.
@@ -216,7 +216,8 @@ def _score_of(_: str, found: ScoredChunk) -> float:
     return found.score
 
 
-def _log_odds(share: float) -> float:
+def log_odds(share: float) -> float:
+    """Of a share from 0 to 1, none further from 0 than 13.8."""
     share = min(max(share, 1e-6), 1 - 1e-6)
     return math.log(share / (1.0 - share))
 

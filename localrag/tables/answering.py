@@ -19,12 +19,13 @@ from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
 from localrag.rag.base import finished, timed
+from localrag.rag.grading import log_odds
 from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
 from localrag.tables.documents import short_name
 from localrag.tables.formulation import Computed, compute, computed_by
-from localrag.tables.query import Condition, Query, run, sql_of
+from localrag.tables.query import Compute, Condition, Query, run, sql_of
 from localrag.tables.records import Cell, CellDone, Column, Event, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of
 from localrag.tables.values import in_days, separated
@@ -40,6 +41,12 @@ _FEW_DOCUMENTS = 12
 """Documents of a collection that is tried after another: each takes seconds."""
 MOST_CITED = 12
 """Rows that are cited; the others are counted as they are, and named by `Answer.basis`."""
+
+_RATHER_ALL = 1.0
+"""Log odds that a question is about all, less those that a section states the answer, from which on
+all is gone through. On four folders 46 of 48 such questions have it, and none of five others that
+were taken for such and have their answer in one place; it was chosen there
+(`benchmarks/log/2026-11.md`)."""
 
 Reference = tuple[str, int]
 """A document's id, and the code point at which a row begins."""
@@ -62,8 +69,8 @@ class LibraryAccess:
     cite: Callable[[Sequence[Reference]], Cites]
     name: Callable[[str], str]
     """What a source is called."""
-    stated: Callable[[str], bool]
-    """Whether the best section of the library holds the answer to a question by itself."""
+    stated: Callable[[str], float]
+    """Probability that the best section of the library answers a question by itself."""
     ask: Ask
     belonging: Callable[[str, Sequence[DocumentRecord]], Generator[Step, None, Table | None]]
     """Which of some documents a question means, see `tables.membership`."""
@@ -88,7 +95,7 @@ def answered(
     if scope.operation == "LOOKUP":
         return None
     # "How many days of training do staff have?" is no count where a document gives the number.
-    if scope.operation != "LIST" and access.stated(question):
+    if log_odds(scope.about_all) - log_odds(access.stated(question)) < _RATHER_ALL:
         return None
     yield Step("scope", {"all": True}, scope.about_all, seconds)
     began = time.perf_counter()
@@ -104,7 +111,7 @@ def answered(
         if number and not _may_follow(rows, judged[0][0]):
             break
         yield Step("plan", {"files": _names(rows, access)}, sure, seconds)
-        answer = yield from _from_rows(question, scope.operation, rows, access, chooser, llm)
+        answer = yield from _from_rows(question, scope, rows, access, chooser, llm)
         if answer:
             return True
         seconds = 0.0
@@ -119,17 +126,17 @@ def _may_follow(rows: plan.Rows, first: plan.Rows) -> bool:
 
 def _from_rows(
     question: str,
-    operation: plan.Operation,
+    scope: plan.Scope,
     rows: plan.Rows,
     access: LibraryAccess,
     chooser: Chooser,
     llm: LLM,
 ) -> Pieces:
     if isinstance(rows, Collection):
-        return (yield from _from_documents(question, operation, rows, access, chooser, llm))
+        return (yield from _from_documents(question, scope, rows, access, chooser, llm))
     if len(rows.rows) > MOST_ROWS:
         return False
-    return (yield from _from_sheets(question, rows, access, llm))
+    return (yield from _from_sheets(question, rows, access, llm, scope.computes))
 
 
 def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:
@@ -139,8 +146,14 @@ def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:
 # -- Rows of sheets -----------------------------------------------------------------
 
 
-def _from_sheets(question: str, dataset: Dataset, access: LibraryAccess, llm: LLM) -> Pieces:
-    computed, seconds = timed(partial(compute, question, dataset, llm))
+def _from_sheets(
+    question: str,
+    dataset: Dataset,
+    access: LibraryAccess,
+    llm: LLM,
+    computes: Sequence[Compute],
+) -> Pieces:
+    computed, seconds = timed(partial(compute, question, dataset, llm, computes))
     yield _computed_step(computed, seconds)
     origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}
     references = {row: (at.document_id, at.start) for row, at in origins.items()}
@@ -187,13 +200,13 @@ def _computed_step(computed: Computed, seconds: float) -> Step:
 
 def _from_documents(
     question: str,
-    operation: plan.Operation,
+    scope: plan.Scope,
     group: Collection,
     access: LibraryAccess,
     chooser: Chooser,
     llm: LLM,
 ) -> Pieces:
-    table: Table | None = None
+    operation, table = scope.operation, None
     if operation in ("LIST", "COUNT") and membership.about_documents(question, chooser):
         table = yield from access.belonging(question, group.documents)
     if table is None:
@@ -206,7 +219,7 @@ def _from_documents(
     computed, seconds = timed(
         partial(computed_by, question, query, dataset)
         if query
-        else partial(compute, question, dataset, llm)
+        else partial(compute, question, dataset, llm, scope.computes)
     )
     if query and query.compute == "list" and computed.doubt == "nothing":  # none of so many
         computed = computed_by(question, replace(query, compute="count"), dataset)

@@ -18,6 +18,7 @@ from localrag.models.llms.base import LLM, Options
 from localrag.models.llms.structured import object_schema
 from localrag.prompts import render, with_examples
 from localrag.tables.query import (
+    COMPUTES,
     Compute,
     Condition,
     Query,
@@ -85,11 +86,16 @@ class Computed:
         return self.form.rows
 
 
-def compute(question: str, dataset: Dataset, llm: LLM) -> Computed:
-    """The answer to a question over the rows of a dataset. Raises what the model raises."""
+def compute(
+    question: str, dataset: Dataset, llm: LLM, computes: Sequence[Compute] = COMPUTES
+) -> Computed:
+    """The answer to a question over the rows of a dataset, by a form that `computes` one of these.
+
+    Raises what the model raises.
+    """
     language = answer_language(question)
     columns = relevant(question, dataset.columns)
-    query = _filled(question, dataset, columns, llm, language)
+    query = _filled(question, dataset, columns, llm, language, computes)
     written = _written(question, dataset, columns, llm, language)
     form = run(dataset, sql_of(query)) if query else QueryResult("", error="no query")
     sql = run(dataset, written) if written else QueryResult("", error="no query")
@@ -281,23 +287,28 @@ def _filled(
     columns: Sequence[SheetColumn],
     llm: LLM,
     language: LanguageCode,
+    computes: Sequence[Compute],
 ) -> Query | None:
     messages = _asked("table_query", question, dataset, described(dataset, columns), language)
-    options = Options(max_tokens=_REPLY, schema=form_schema(columns), keep=len(messages) - 1)
+    options = Options(
+        max_tokens=_REPLY, schema=form_schema(columns, computes), keep=len(messages) - 1
+    )
     try:
         return query_in(llm.complete(messages, options).text, columns)
     except BackendError:  # of the form alone: a backend that fails does so at the SQL, too
         return None
 
 
-def form_schema(columns: Sequence[SheetColumn]) -> Mapping[str, object]:
+def form_schema(
+    columns: Sequence[SheetColumn], computes: Sequence[Compute] = COMPUTES
+) -> Mapping[str, object]:
     """The form of a query over these columns: a JSON schema."""
     keys = [column.key for column in columns]
     numeric = [column.key for column in columns if column.kind in ("number", "money")]
     conditions = [shape for column in columns for shape in _condition_shapes(column, numeric)]
     return object_schema(
         where={"type": "array", "maxItems": 3, "items": {"anyOf": conditions}},
-        compute={"enum": list(get_args(Compute))},
+        compute={"enum": list(computes)},
         of={"enum": keys},
         by={"enum": keys},
     )
@@ -338,7 +349,7 @@ def query_in(reply: str, columns: Sequence[SheetColumn]) -> Query | None:
         computed, of, by = form["compute"], form["of"], form["by"]
     except (KeyError, TypeError, ValueError):
         return None
-    if computed not in get_args(Compute) or not {of, by} <= by_key.keys():
+    if computed not in COMPUTES or not {of, by} <= by_key.keys():
         return None
     if computed in ("sum", "average") and by_key[of].kind not in ("number", "money"):
         return None

@@ -19,6 +19,7 @@ from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render, with_examples
 from localrag.tables.collections import Collection
 from localrag.tables.formulation import described, relevant
+from localrag.tables.query import COMPUTES, Compute
 from localrag.tables.sheets import Dataset
 from localrag.text.language import answer_language
 from localrag.types import Message
@@ -31,6 +32,13 @@ ABOUT_ALL = 0.8
 """The probability from which on a question counts as one about all. On two folders whose questions
 were not known when this was chosen, 35 of 44 such questions have it and 10 of 98 others, which are
 answered as ever where nothing can be computed (`benchmarks/LOG.md`)."""
+_COMPUTES: dict[Operation, tuple[Compute, ...]] = {
+    "LIST": ("list",),
+    "COUNT": ("count", "count different"),
+    "SUM": ("sum", "average"),
+    "MAX": ("largest", "smallest", "most frequent", "largest total"),
+}
+"""What a query computes for an operation over many rows."""
 PROBED = ("about_all", "compares")
 """Decisions that a probe of the model's state makes (`models.llms.probes`)."""
 PROBED_ABOUT_ALL, COMPARES = 0.7, 0.2
@@ -62,26 +70,28 @@ class Scope:
 
     operation: Operation
     about_all: float
+    computes: tuple[Compute, ...] = COMPUTES
+    """What a query may compute of sheets: what the operation leaves, where a probe told it."""
 
 
 def scope(question: str, chooser: Chooser) -> Scope:
-    """What a question needs, as the model chooses; a lookup where its reply cannot be read.
+    """What a question needs, as a probe of the model's state tells, else as the model chooses.
 
-    Where its states were probed, they tell whether the question is about all and whether it
-    compares, and the model is asked for the operation of such a question alone.
+    A lookup where its reply cannot be read.
     """
     language = answer_language(question)
     messages = with_examples("scope", language, question)
     keep = len(messages) - 1
-    if probed := chooser.probe(PROBED, messages, keep=keep):
-        about_all, compares = probed
+    if probed := chooser.probe((*PROBED, *_COMPUTES), messages, keep=keep):
+        about_all, compares, *operations = probed
         if about_all < PROBED_ABOUT_ALL:
             return Scope("COMPARE" if compares >= COMPARES else "LOOKUP", about_all)
+        operation = max(zip(operations, _COMPUTES, strict=True))[1]
+        return Scope(operation, about_all, _COMPUTES[operation])
     choice = chooser.choose(messages, OPERATIONS, keep=keep)
-    if not probed:
-        about_all = 1.0 - choice[0] - choice[1] if choice.read else 0.0
-        if about_all < ABOUT_ALL:
-            return Scope("COMPARE" if choice[1] > choice[0] else "LOOKUP", about_all)
+    about_all = 1.0 - choice[0] - choice[1] if choice.read else 0.0
+    if about_all < ABOUT_ALL:
+        return Scope("COMPARE" if choice[1] > choice[0] else "LOOKUP", about_all)
     best = max(range(2, len(OPERATIONS)), key=lambda place: choice[place])
     return Scope(OPERATIONS[best], about_all)
 

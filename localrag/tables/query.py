@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from localrag.tables.sheets import Dataset, SheetColumn
 from localrag.text.normalize import fold
@@ -31,6 +31,7 @@ Compute = Literal[
     "most frequent",  # the value of `of` that stands in most rows
     "largest total",  # the value of `of` over whose rows the sum of `by` is largest
 ]
+COMPUTES: tuple[Compute, ...] = get_args(Compute)
 Sign = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "begins with"]
 
 SECONDS = 10.0

@@ -37,7 +37,12 @@ def along(*weights: float, bias: float = 0.0) -> Direction:
     return Direction(np.array(weights, np.float32), bias)
 
 
-SCOPES = {"about_all": along(1, 0), "compares": along(0, 1)}
+SCOPES = {
+    "about_all": along(1, 0, 0),
+    "compares": along(0, 1, 0),
+    **{name: along(0, 0, 0) for name in ("LIST", "COUNT", "MAX")},
+    "SUM": along(0, 0, 1),
+}
 
 
 def test_a_probability_is_read_along_a_direction() -> None:
@@ -47,7 +52,7 @@ def test_a_probability_is_read_along_a_direction() -> None:
 
 
 def test_one_state_decides_several_things() -> None:
-    reader = States([2, -2])
+    reader = States([2, -2, 0])
     probes = Probes(reader, SCOPES)
     messages = [Message("system", "s"), Message("user", "q")]
     yes, no = probes.probabilities(("about_all", "compares"), messages, keep=1) or ()
@@ -71,21 +76,19 @@ def test_what_is_saved_is_loaded() -> None:
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        ((3, -3), Scope("SUM", pytest.approx(0.9526, abs=1e-4))),
-        ((3, 3), Scope("SUM", pytest.approx(0.9526, abs=1e-4))),  # over all, if it is both
-        ((0, 3), Scope("COMPARE", 0.5)),
-        ((0, -3), Scope("LOOKUP", 0.5)),
+        ((3, -3, 1), Scope("SUM", pytest.approx(0.9526, abs=1e-4), ("sum", "average"))),
+        ((3, 3, 1), Scope("SUM", pytest.approx(0.9526, abs=1e-4), ("sum", "average"))),
+        ((0, 3, 1), Scope("COMPARE", 0.5)),
+        ((0, -3, 1), Scope("LOOKUP", 0.5)),
     ],
 )
 def test_states_say_whether_a_question_is_about_all(
-    state: tuple[float, float], expected: Scope
+    state: tuple[float, ...], expected: Scope
 ) -> None:
-    """The model's own choice would have it otherwise; of the operation it is asked where needed."""
-    llm = ScriptedLLM(scores=[{"LOOKUP": 0.6, "SUM": 0.3, "COUNT": 0.1}])
+    llm = ScriptedLLM()
     chooser = LogitChooser(llm, Probes(States(state), SCOPES))
-    needed = scope("How much is it in all?", chooser)
-    assert needed == expected
-    assert len(llm.scored) == (needed.operation == "SUM")
+    assert scope("How much is it in all?", chooser) == expected
+    assert not llm.scored
 
 
 def test_a_passage_is_graded_by_the_models_state() -> None:
@@ -106,7 +109,7 @@ def test_the_starters_directions_hold_for_the_prompts_of_this_version() -> None:
     weights = max(spec.files, key=lambda file: file.size or 0).sha256
     assert weights is not None
     directions = load_probes(weights)
-    assert directions.keys() == {"about_all", "compares", "relevance"}
+    assert directions.keys() == {*SCOPES, "relevance"}
     assert {direction.weights.shape for direction in directions.values()} == {(1536,)}
     assert all(np.isfinite(direction.weights).all() for direction in directions.values())
     assert load_probes("0" * 64) == {}

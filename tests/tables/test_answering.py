@@ -108,7 +108,7 @@ def access(
     *,
     hits: Sequence[str],
     sheets: Sequence[Dataset] = (),
-    stated: Callable[[str], bool] = lambda _: False,
+    stated: Callable[[str], float] = lambda _: 0.0,
     ask: Ask = lambda *_: Reply("", stated=False),
     belonging: Callable[..., Generator[Step, None, Grid | None]] = unparted,
 ) -> LibraryAccess:
@@ -156,19 +156,19 @@ def test_a_question_about_one_thing_is_left_to_others() -> None:
     assert not llm.history
 
 
-def test_a_number_that_a_passage_gives_is_not_counted_and_a_list_is_never_taken_from_one() -> None:
+def test_what_a_section_rather_states_is_not_gone_through_for() -> None:
     asked: list[str] = []
 
-    def stated(question: str) -> bool:
+    def stated(question: str) -> float:
         asked.append(question)
-        return True
+        return {"How many days of leave are there?": 0.95}.get(question, 0.5)
 
     llm, question = ScriptedLLM(scores=[COUNT]), "How many days of leave are there?"
     assert run(question, llm, access(Filled([]), hits=[], stated=stated)) == ("", None, [])
     assert asked == [question]
     llm = ScriptedLLM(scores=[LIST])
     _, _, steps = run("Which contracts renew?", llm, access(Filled([]), hits=[], stated=stated))
-    assert asked == [question]
+    assert asked == [question, "Which contracts renew?"]
     assert [step.kind for step in steps] == ["scope", "plan"]
 
 
