@@ -200,19 +200,26 @@ def _without_amx() -> str:
     """What has a compiler for x86 leave out the matrix instructions AMX, or "".
 
     GCC before 12.4, 13.3 and 14 compiles their set-up wrongly (GCC bug 114098): such a llama.cpp
-    is ended by the processor at the first prompt.
+    is ended by the processor at the first prompt. Clang and later ones keep them, and read 1.7
+    times as fast by them (`benchmarks/log/2026-11.md`).
     """
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return ""
     flags = " ".join(f"-mno-amx-{part}" for part in ("tile", "int8", "bf16"))
     compiler = shlex.split(os.environ.get("CXX", "c++"))
-    probe = [*compiler, *flags.split(), "-x", "c++", "-E", os.devnull]
-    if (
-        not shutil.which(compiler[0])
-        or subprocess.run(probe, capture_output=True, check=False).returncode
-    ):
+    probe = [*compiler, *flags.split(), "-x", "c++", "-dM", "-E", os.devnull]
+    if not shutil.which(compiler[0]):
+        return ""
+    told = subprocess.run(probe, capture_output=True, text=True, check=False)
+    if told.returncode:
         return ""  # one that knows nothing of AMX, as GCC before 11, leaves it out by itself
-    return flags
+    # As in "#define __GNUC_MINOR__ 2".
+    macros = dict(
+        line.split(" ", 2)[1:] for line in told.stdout.splitlines() if line.count(" ") > 1
+    )
+    version = tuple(int(macros.get(name, "0")) for name in ("__GNUC__", "__GNUC_MINOR__"))
+    right = version >= (14,) or (13, 3) <= version < (14,) or (12, 4) <= version < (13,)
+    return "" if right or "__clang__" in macros else flags
 
 
 def _remove_former(python: Path) -> None:

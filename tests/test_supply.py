@@ -363,24 +363,36 @@ def test_a_llama_cpp_that_does_not_work_is_replaced_or_an_error(
     assert json.loads((place / "localrag-installed.json").read_text())["llama.cpp"] == state
 
 
+CLANG = "#define __GNUC__ 4\n#define __GNUC_MINOR__ 2\n#define __clang__ 1"
+"""What Clang says for the sake of programs that ask for GCC."""
+
+
 @pytest.mark.parametrize(
-    ("system", "machine", "refused", "left_out"),
+    ("system", "machine", "macros", "left_out"),
     [
-        ("Linux", "x86_64", 0, True),
-        ("Linux", "x86_64", 1, False),  # by a compiler that is older than AMX
-        ("Linux", "aarch64", 0, False),
-        ("Windows", "AMD64", 0, False),
+        ("Linux", "x86_64", "#define __GNUC__ 12\n#define __GNUC_MINOR__ 2", True),
+        ("Linux", "x86_64", "#define __GNUC__ 13\n#define __GNUC_MINOR__ 2", True),
+        ("Linux", "x86_64", "#define __GNUC__ 12\n#define __GNUC_MINOR__ 4", False),
+        ("Linux", "x86_64", "#define __GNUC__ 13\n#define __GNUC_MINOR__ 3", False),
+        ("Linux", "x86_64", "#define __GNUC__ 15\n#define __GNUC_MINOR__ 1", False),
+        ("Linux", "x86_64", CLANG, False),
+        ("Linux", "x86_64", None, False),  # refused by a compiler that is older than AMX
+        ("Linux", "aarch64", "", False),
+        ("Windows", "AMD64", "", False),
     ],
 )
 def test_amx_is_left_out_where_a_compiler_may_set_it_up_wrongly(
-    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, refused: int, left_out: bool
+    monkeypatch: pytest.MonkeyPatch,
+    system: str,
+    machine: str,
+    macros: str | None,
+    left_out: bool,
 ) -> None:
     stand_in = SimpleNamespace(system=lambda: system, machine=lambda: machine)
     monkeypatch.setattr(environment, "platform", stand_in)
     monkeypatch.setattr(environment.shutil, "which", str)
-    monkeypatch.setattr(
-        environment.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=refused)
-    )
+    told = SimpleNamespace(returncode=macros is None, stdout=f"#define EMPTY\n{macros}\n")
+    monkeypatch.setattr(environment.subprocess, "run", lambda *_, **__: told)
     flags = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" if left_out else ""
     assert environment._without_amx() == flags
 
