@@ -25,8 +25,10 @@ from environment import ROOT, finds_compiler, models_folder, ready
 PRESETS = ["starter", "test"]
 QUICK = ["-m", "not (postgres or browser or process)"]
 """`tests/choosing.py` sets these marks."""
-WORKERS = ["-n", "logical", "--maxprocesses", "8", "--dist", "loadfile", "--durations", "25"]
-"""A file stays with one worker, which makes its models and servers once; each takes up to 2 GB."""
+WORKERS = ["-n", "logical", "--maxprocesses", "8", "--dist", "loadfile"]
+WORKERS += ["--no-loadscope-reorder", "--durations", "25"]
+"""A file stays with one worker, which makes its models and servers once; each takes up to 2 GB.
+In their own order, not those of most tests first: benchmarks and bundles begin, text comes last."""
 
 
 def main() -> None:
