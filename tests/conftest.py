@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 
 import choosing
@@ -106,13 +107,23 @@ def _own_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def _user_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Paths for one folder after the other, in a folder of their own.
+
+    To find the next number, `mktemp` looks through all that the tests before have made.
+    """
+    return map(tmp_path_factory.mktemp("users").joinpath, map(str, count()))
+
+
 @pytest.fixture(autouse=True)
-def _own_user_folders(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _own_user_folders(_user_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test comes upon the user's own settings or servers, and messages are in English."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-    monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path_factory.mktemp("config") / "config.toml"))
+    folder = next(_user_folders)
+    for name in ("state", "config"):
+        (folder / name).mkdir(parents=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setenv("LOCALRAG_CONFIG", str(folder / "config" / "config.toml"))
     monkeypatch.setenv("LOCALRAG_LANG", "en")
     monkeypatch.delenv("LOCALRAG_LIBRARY", raising=False)
     messages.name_library("")  # which a command of another test may have left
