@@ -7,8 +7,9 @@
     python3 scripts/test.py tests/text      some; any arguments of pytest
 
 Only the models are pulled that the chosen tests name (`@pytest.mark.models`).
-On Linux the tests run in a network namespace of their own that has loopback and nothing else,
-where the system allows one: what needs the network fails there.
+Without arguments of pytest, as many tests run at a time as there are cores, those of a file one
+after the other. On Linux they run in a network namespace of their own that has loopback and nothing
+else, where the system allows one: what needs the network fails there.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from environment import ROOT, finds_compiler, models_folder, ready
 PRESETS = ["starter", "test"]
 QUICK = ["-m", "not (postgres or browser or process)"]
 """`tests/choosing.py` sets these marks."""
+WORKERS = ["-n", "logical", "--maxprocesses", "8", "--dist", "loadfile"]
+WORKERS += ["--no-loadscope-reorder", "--durations", "25"]
+"""A file stays with one worker, which makes its models and servers once; each takes up to 2 GB.
+In their own order, not those of most tests first: benchmarks and bundles begin, text comes last."""
 
 
 def main() -> None:
@@ -31,11 +36,12 @@ def main() -> None:
     if finds_compiler() and "LOCALRAG_PREBUILT" not in os.environ:  # our own build is tested
         os.environ["LOCALRAG_COMPILE"] = "1"
     python, chosen = str(ready("dev")), sys.argv[1:]
-    if chosen == ["--all"]:
-        chosen = []
-    elif all(word.startswith("--changed") for word in chosen):
-        chosen += QUICK
     environment = os.environ | {"LOCALRAG_MODELS": str(models_folder())}
+    workers: list[str] = []
+    if chosen == ["--all"] or all(word.startswith("--changed") for word in chosen):
+        chosen = [] if chosen == ["--all"] else [*chosen, *QUICK]
+        workers = WORKERS
+        environment.setdefault("OMP_NUM_THREADS", "1")  # the cores are taken by the workers
 
     def run(*command: str) -> None:
         done = subprocess.run([python, *command], env=environment, cwd=ROOT, check=False)
@@ -44,7 +50,7 @@ def main() -> None:
 
     if wanted := _needed(python, chosen) if chosen else PRESETS:
         run("-m", "localrag", "models", "pull", *wanted)
-    run(str(ROOT / "scripts" / "offline.py"), python, "-m", "pytest", *chosen)
+    run(str(ROOT / "scripts" / "offline.py"), python, "-m", "pytest", *workers, *chosen)
 
 
 def _needed(python: str, chosen: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 SLOW = {
-    "postgres": "uses a database; one that serves every test is started",
+    "postgres": "uses a database; one that serves every test of a worker is started",
     "browser": "opens pages in Chromium",
     "process": "starts programs",
 }

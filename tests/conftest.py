@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from itertools import count
 from pathlib import Path
 
 import choosing
@@ -106,13 +107,23 @@ def _own_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def _user_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Paths for one folder after the other, in a folder of their own.
+
+    To find the next number, `mktemp` looks through all that the tests before have made.
+    """
+    return map(tmp_path_factory.mktemp("users").joinpath, map(str, count()))
+
+
 @pytest.fixture(autouse=True)
-def _own_user_folders(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _own_user_folders(_user_folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test comes upon the user's own settings or servers, and messages are in English."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-    monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path_factory.mktemp("config") / "config.toml"))
+    folder = next(_user_folders)
+    for name in ("state", "config"):
+        (folder / name).mkdir(parents=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setenv("LOCALRAG_CONFIG", str(folder / "config" / "config.toml"))
     monkeypatch.setenv("LOCALRAG_LANG", "en")
     monkeypatch.delenv("LOCALRAG_LIBRARY", raising=False)
     messages.name_library("")  # which a command of another test may have left
@@ -120,7 +131,7 @@ def _own_user_folders(
 
 @pytest.fixture(scope="session")
 def _postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server for all tests, which starts in two seconds; behind a pooler if asked for."""
+    """One server for all tests of a worker, which takes two seconds; behind a pooler if asked."""
     from pooler import pooled
     from postgres_server import running
 
@@ -174,5 +185,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_CONCERNED] = choosing.concerned(choosing.changed_since(reference))
     if config.getoption("list_models"):
         config.option.collectonly = True
-    if os.environ.get("CI") == "true":
+    is_worker = hasattr(config, "workerinput")  # its reports are counted where they come together
+    if os.environ.get("CI") == "true" and not is_worker:
         config.pluginmanager.register(_NoSkips())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +49,15 @@ class HashEmbedder:
 
     def _token(self, token: str) -> NDArray[np.float32]:
         seed = int.from_bytes(hashlib.sha256(token.encode()).digest()[:8], "big")
-        vector = np.random.default_rng(seed).standard_normal(self.dimension).astype(np.float32)
-        unit: NDArray[np.float32] = vector / np.linalg.norm(vector)
-        return unit
+        return _unit(seed, self.dimension)
+
+
+@lru_cache(2**14)  # of seeds: nothing here keeps words of a document that was removed
+def _unit(seed: int, dimension: int) -> NDArray[np.float32]:
+    vector = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
+    unit: NDArray[np.float32] = vector / np.linalg.norm(vector)
+    unit.flags.writeable = False
+    return unit
 
 
 def _tokens(text: str) -> list[str]:

@@ -103,7 +103,7 @@ def test_only_the_models_are_pulled_that_the_chosen_tests_need(
     script.main()
     *pulls, ran = [json.loads(line) for line in calls.read_text().splitlines()]
     assert pulls == ([["-m", "localrag", "models", "pull", *pulled]] if pulled else [])
-    passed = [] if arguments == ["--all"] else arguments
+    passed = script.WORKERS if arguments == ["--all"] else arguments
     assert ran[-2 - len(passed) :] == ["-m", "pytest", *passed]
 
 
@@ -120,6 +120,31 @@ def test_models_that_a_test_does_not_name_are_not_given_to_it(tmp_path: Path) ->
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert re.search(r'mark it: @pytest\.mark\.models\("named"\)', done.stdout)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_what_is_skipped_without_need_fails_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
+) -> None:
+    for name in ("conftest.py", "choosing.py"):
+        (tmp_path / name).write_text((ROOT / "tests" / name).read_text("utf-8"))
+    (tmp_path / "test_allowed.py").write_text(
+        'import pytest\ndef test_allowed(): pytest.skip("only on Windows")\n'
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", workers]
+    monkeypatch.setenv("CI", "true")
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = run()
+    assert (done.returncode, "1 skipped" in done.stdout) == (0, True), done.stdout + done.stderr
+    (tmp_path / "test_refused.py").write_text(
+        'import pytest\ndef test_refused(): pytest.skip("no model")\n'
+    )
+    done = run()
+    assert (done.returncode, "2 skipped" in done.stdout) == (1, True), done.stdout + done.stderr
+    assert "\ntest_refused.py::test_refused: no model\n" in done.stdout
 
 
 def test_the_readme_tells_the_two_commands_that_ci_and_the_demo_run() -> None:

@@ -99,6 +99,22 @@ def document(text: str, *more_pages: str, source: str = "a.txt") -> Document:
     return Document(digest, source, source, tuple(Page(n, p) for n, p in enumerate(pages, 1)))
 
 
+def new_document(
+    document: Document, path: str | None = None, size: int = 40, language: str = "en"
+) -> NewDocument:
+    """What is added of a document: its passages of `size` characters, and their vectors."""
+    chunks = WindowChunker(size, 0).chunk(document)
+    return NewDocument(
+        document=document,
+        states=[FileState(path or document.source, len(document.text), 1, 2)],
+        size=len(document.text.encode()),
+        language=language,
+        chunking=f"window {size}",
+        chunks=chunks,
+        vectors=EMBEDDER.embed_documents([passage_text(chunk) for chunk in chunks]),
+    )
+
+
 def add(
     library: Library,
     one: Document,
@@ -106,17 +122,7 @@ def add(
     size: int = 40,
     language: str = "en",
 ) -> None:
-    chunks = WindowChunker(size, 0).chunk(one)
-    new = NewDocument(
-        document=one,
-        states=[FileState(path or one.source, len(one.text), 1, 2)],
-        size=len(one.text.encode()),
-        language=language,
-        chunking=f"window {size}",
-        chunks=chunks,
-        vectors=EMBEDDER.embed_documents([passage_text(chunk) for chunk in chunks]),
-    )
-    library.add([new])
+    library.add([new_document(one, path, size, language)])
 
 
 def found(library: Library, question: str, k: int = 1000) -> tuple[list[Any], list[Any]]:

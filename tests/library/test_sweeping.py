@@ -10,7 +10,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from library_fixtures import add, bytes_on_disk, document, indexes, open_library
+from library_fixtures import (
+    add,
+    bytes_on_disk,
+    document,
+    indexes,
+    new_document,
+    open_library,
+)
 from test_deletion import left, marked
 
 from localrag.library.catalogue.catalogue import SqliteCatalogue
@@ -98,9 +105,12 @@ def test_sqlite_alone_leaves_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_removal_writes_the_pages_of_the_document_and_no_others(tmp_path: Path) -> None:
+    draw = random.Random(0)
     with open_library(tmp_path, keyword_engine="rank-bm25") as library:
-        for number in range(300):
-            add(library, document(f"text {number} " * 400, source=f"{number}.txt"))
+        library.add(
+            new_document(document(draw.randbytes(6000).hex(), source=f"{number}.txt"), size=1200)
+            for number in range(300)
+        )
         before = (tmp_path / "catalogue.sqlite").read_bytes()
         library.remove(sources=["150.txt"])
     after = (tmp_path / "catalogue.sqlite").read_bytes()
@@ -228,9 +238,11 @@ def test_a_reader_that_lets_go_during_a_purge_leaves_nothing_unswept(
         open_library(tmp_path, keyword_engine="rank-bm25") as library,
         open_library(tmp_path, create=False, keyword_engine="rank-bm25") as reader,
     ):
-        changed(library, random.Random(seed), 60)
-        for number in range(40):
-            add(library, marked(f"more{number}n", 150), f"/files/more{number}.txt")
+        changed(library, random.Random(seed), 20)
+        library.add(
+            new_document(marked(f"more{number}n", 150), f"/files/more{number}.txt")
+            for number in range(40)
+        )
         library.purge()
         read, done = threading.Event(), threading.Event()
 

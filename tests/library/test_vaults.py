@@ -246,14 +246,14 @@ def test_it_answers_as_the_same_library_that_is_none(tmp_path: Path) -> None:
 
 
 def test_nothing_of_it_lies_in_its_folder(tmp_path: Path) -> None:
-    texts = sentences(1, 1000)
+    texts = sentences(1, 400)
     made(tmp_path)
     with open_library(tmp_path) as library:
-        for begin in range(0, 1000, 20):
+        for begin in range(0, 400, 20):
             name = f"contract of {texts[begin]}.txt"
             add(library, document("\n".join(texts[begin : begin + 20]), source=name))
         library.sync()
-        found(library, texts[500])
+        found(library, texts[200])
         StateFiles(tmp_path / "kv", 1 << 20, "weights", library.seal).put(
             b"tokens", texts[0].encode() + texts[1].encode("utf-16-le")
         )

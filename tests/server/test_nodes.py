@@ -41,17 +41,19 @@ from localrag.server.libraries import Libraries
 from localrag.server.node import Node
 from localrag.types import Hit
 
-FILES = 300
-QUESTIONS = ("lamp of pier 3", "lit in 1877", "Note 250", "harbour")
+FILES = 60
+QUESTIONS = ("lamp of pier 3", "lit in 1837", "Note 50", "harbour")
 
 SLOWLY = """
 from localrag.server.node import Node
 Node.lease = 6.0  # a node that is slow for so long has lost its job
+from localrag.indexing import indexer, passages
+indexer.BATCH = passages.BATCH = 16  # so that a part is committed, and a part is not
 from fakes import HashEmbedder
 import time
 embed = HashEmbedder.embed_queries
 def slowly(self, texts):
-    time.sleep(0.005 * len(texts))
+    time.sleep(0.025 * len(texts))
     return embed(self, texts)
 HashEmbedder.embed_queries = slowly
 """
