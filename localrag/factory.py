@@ -102,6 +102,7 @@ from localrag.retrieval.fusion import (
     regardless,
 )
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
+from localrag.retrieval.languages import SearchByLanguage
 from localrag.text.language import detect, shares
 from localrag.text.sentences import split_sentences
 from localrag.text.tokenize import Tokenizer
@@ -586,7 +587,11 @@ def make_retriever(
         )
 
     def search(allowed: ChunkIds | None) -> Retriever:
-        vectors = asked.vectors if allowed is None else Within(asked.vectors, allowed)
+        vectors = by_language(
+            embedder,
+            asked.vectors if allowed is None else Within(asked.vectors, allowed),
+            _passage_texts(chunks),
+        )
         keywords = asked.keywords if allowed is None else Within(asked.keywords, allowed)
         legs: dict[str, Retriever] = {
             "dense": DenseRetriever(embedder, vectors),
@@ -638,6 +643,12 @@ def _fusion(
         case "linear":
             alpha = settings.retrieval.dense_weight
             return regardless(lambda runs: alpha_fusion(runs[0], runs[1], alpha=alpha))
+
+
+def by_language(embedder: Embedder, vectors: VectorSearch, texts: Texts) -> VectorSearch:
+    """The search that an embedder's vectors need; `texts` are those of the passages."""
+    joined = isinstance(embedder, JoinedEmbedder)
+    return SearchByLanguage(embedder, vectors, texts) if joined else vectors
 
 
 def _passage_texts(chunks: Chunks) -> Texts:
