@@ -97,7 +97,7 @@ def test_in_its_own_languages_alone_both_models_decide() -> None:
 
 
 def test_languages_are_looked_at_among_the_first() -> None:
-    many = {number: "The meeting is on Monday." for number in range(LANGUAGE_DEPTH + 20)}
+    many = dict.fromkeys(range(LANGUAGE_DEPTH + 20), "The meeting is on Monday.")
     texts = CountedTexts(many)
     query = JOINED.embed_queries([QUESTION])[0]
     hits = SearchByLanguage(JOINED, index(many), texts).search(query, 40)
