@@ -44,7 +44,6 @@ from localrag.documents.chunking import (
 )
 from localrag.egress.databases import Database
 from localrag.errors import LocalragError, ModelNotFoundError, UsageError
-from localrag.languages import is_spaced
 from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.store import CatalogueStore
 from localrag.library.derived import Check, DerivedVectors, Indexes, Leg, Note, VectorPlacement
@@ -104,7 +103,6 @@ from localrag.retrieval.fusion import (
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
 from localrag.retrieval.languages import SearchByLanguage
 from localrag.text.language import detect, shares
-from localrag.text.sentences import split_sentences
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Card, Chunk, Hit, ScoredChunk
 
@@ -305,7 +303,6 @@ def embedding_advice(settings: Settings, library: Library, models: ModelStore) -
     from localrag.models.registry.advice import advise
 
     sample = library.chunks(library.spread_chunks(SAMPLED))
-    texts = [chunk.text for chunk in sample.values()]
     name = library.embedding.name
     trusted = models.knows(name) or name == settings.embedding.model
 
@@ -315,16 +312,10 @@ def embedding_advice(settings: Settings, library: Library, models: ModelStore) -
     return advise(
         name,
         languages_served(name, models) if trusted else (),
-        shares(texts),
+        shares([chunk.text for chunk in sample.values()]),
         models.catalogue,
         STARTER_EMBEDDING,
         is_present,
-        # By sentences: a passage over both halves of a page in two languages passes for English.
-        has_unspaced=any(
-            is_spaced(detect(text[start:end])) is not True
-            for text in texts
-            for start, end in split_sentences(text)
-        ),
     )
 
 
