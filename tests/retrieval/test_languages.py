@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from localrag import factory
+from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.library.indexes.comparison import AllVectors
 from localrag.models.embeddings.base import Progress, Vectors
 from localrag.models.embeddings.joined import JoinedEmbedder
+from localrag.models.registry.store import ModelStore
 from localrag.retrieval.evidence import LANGUAGE_DEPTH
 from localrag.retrieval.languages import SearchByLanguage
 from localrag.types import Hit
@@ -122,6 +125,27 @@ def test_what_was_removed_between_the_two_searches_is_no_error() -> None:
     query = JOINED.embed_queries([QUESTION])[0]
     hits = SearchByLanguage(JOINED, Shrinking(), CountedTexts(TEXTS)).search(query, 10)
     assert found(hits) == ["Paid in May.", "五月支付。", "六月到期。"]
+
+
+@pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8")
+def test_an_english_question_finds_a_chinese_passage_among_english_ones(
+    models_dir: Callable[[str], Path],
+) -> None:
+    models_dir("bge-small-en-v1.5-int8")
+    models = ModelStore(models_dir("use-multilingual-v3").parent)
+    both = EmbeddingSettings(model="use-multilingual-v3+bge-small-en-v1.5-int8")
+    embedder = factory.make_embedder(Settings(embedding=both), models)
+    rules = ("Keep the {} dry.", "Ask the office for a {}.", "Who breaks a {} pays for it.")
+    things = ("lamp", "key", "ladder", "drill", "carpet", "window", "bicycle", "radio")
+    texts = [rule.format(thing) for rule in rules for thing in things]
+    texts.append("宿舍内不得使用电炉，不得留宿外人。")
+    vectors = embedder.embed_documents(texts).astype(np.float16)
+    plain = AllVectors(np.arange(len(texts)), vectors)
+    search = factory.by_language(embedder, plain, CountedTexts(dict(enumerate(texts))))
+    question = "May I have guests overnight in the dormitory?"
+    query = embedder.embed_queries([question])[0]
+    assert texts[search.search(query, 5)[0].chunk_id] == texts[-1]
+    assert texts[plain.search(query, 5)[0].chunk_id] != texts[-1]
 
 
 def test_one_model_searches_as_it_is() -> None:
