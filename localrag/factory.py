@@ -638,8 +638,9 @@ def _fusion(
 
 def by_language(embedder: Embedder, vectors: VectorSearch, texts: Texts) -> VectorSearch:
     """The search that an embedder's vectors need; `texts` are those of the passages."""
-    joined = isinstance(embedder, JoinedEmbedder)
-    return SearchByLanguage(embedder, vectors, texts) if joined else vectors
+    if isinstance(embedder, JoinedEmbedder):
+        return SearchByLanguage(embedder, vectors, texts)
+    return vectors
 
 
 def _passage_texts(chunks: Chunks) -> Texts:
