@@ -88,7 +88,7 @@ class Searched:
         cached = factory.cache_folder() / "bench"
         vectors = document_vectors(embedder(model), list(dataset.corpus.values()), cached)
         self.passages = WholePassages(dataset.corpus, vectors, factory.indexes_of(tokenizer))
-        spec = catalogue().find(model)
+        spec = catalogue().find(model.split("+")[0])
         self.fuse = EvidenceFusion(
             tokenizer, self.passages.keywords, self.passages.texts, spec.languages if spec else ()
         )
@@ -96,8 +96,9 @@ class Searched:
         self.runs: dict[str, Runs] = {}
         texts = [dataset.queries[query] for query in dataset.qrels]
         asked = embedder(model).embed_queries(texts)
+        search = factory.by_language(embedder(model), self.passages.vectors, self.passages.texts)
         for query, text, vector in zip(dataset.qrels, texts, asked, strict=True):
-            dense = self.passages.vectors.search(vector, DEPTH)
+            dense = search.search(vector, DEPTH)
             self.runs[query] = (dense, keyword.retrieve(text, DEPTH))
 
     def score(self, ranking: Ranking) -> float:

@@ -44,7 +44,6 @@ from localrag.documents.chunking import (
 )
 from localrag.egress.databases import Database
 from localrag.errors import LocalragError, ModelNotFoundError, UsageError
-from localrag.languages import is_spaced
 from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.store import CatalogueStore
 from localrag.library.derived import Check, DerivedVectors, Indexes, Leg, Note, VectorPlacement
@@ -104,8 +103,8 @@ from localrag.retrieval.fusion import (
     regardless,
 )
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
+from localrag.retrieval.languages import SearchByLanguage
 from localrag.text.language import detect, shares
-from localrag.text.sentences import split_sentences
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Card, Chunk, Hit, ScoredChunk
 
@@ -309,7 +308,6 @@ def embedding_advice(settings: Settings, library: Library, models: ModelStore) -
     from localrag.models.registry.advice import advise
 
     sample = library.chunks(library.spread_chunks(SAMPLED))
-    texts = [chunk.text for chunk in sample.values()]
     name = library.embedding.name
     trusted = models.knows(name) or name == settings.embedding.model
 
@@ -319,16 +317,10 @@ def embedding_advice(settings: Settings, library: Library, models: ModelStore) -
     return advise(
         name,
         languages_served(name, models) if trusted else (),
-        shares(texts),
+        shares([chunk.text for chunk in sample.values()]),
         models.catalogue,
         STARTER_EMBEDDING,
         is_present,
-        # By sentences: a passage over both halves of a page in two languages passes for English.
-        has_unspaced=any(
-            is_spaced(detect(text[start:end])) is not True
-            for text in texts
-            for start, end in split_sentences(text)
-        ),
     )
 
 
@@ -603,7 +595,11 @@ def make_retriever(
         )
 
     def search(allowed: ChunkIds | None) -> Retriever:
-        vectors = asked.vectors if allowed is None else Within(asked.vectors, allowed)
+        vectors = by_language(
+            embedder,
+            asked.vectors if allowed is None else Within(asked.vectors, allowed),
+            _passage_texts(chunks),
+        )
         keywords = asked.keywords if allowed is None else Within(asked.keywords, allowed)
         legs: dict[str, Retriever] = {
             "dense": DenseRetriever(embedder, vectors),
@@ -655,6 +651,13 @@ def _fusion(
         case "linear":
             alpha = settings.retrieval.dense_weight
             return regardless(lambda runs: alpha_fusion(runs[0], runs[1], alpha=alpha))
+
+
+def by_language(embedder: Embedder, vectors: VectorSearch, texts: Texts) -> VectorSearch:
+    """The search that an embedder's vectors need; `texts` are those of the passages."""
+    if isinstance(embedder, JoinedEmbedder):
+        return SearchByLanguage(embedder, vectors, texts)
+    return vectors
 
 
 def _passage_texts(chunks: Chunks) -> Texts:

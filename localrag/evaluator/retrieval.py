@@ -58,8 +58,9 @@ def measure_retrieval(
     )
     passages = WholePassages(dataset.corpus, vectors, factory.make_indexes(settings))
     queries = CachedQueries(embedder)
+    search = factory.by_language(embedder, passages.vectors, passages.texts)
     retrievers = factory.make_retrievers_to_compare(
-        settings, queries, passages.vectors, passages.keywords, passages.texts
+        settings, queries, search, passages.keywords, passages.texts
     )
 
     def measured(name: str, retriever: Retriever) -> RetrievalRun:

@@ -33,35 +33,31 @@ def test_english_documents_get_the_english_model() -> None:
 
 @pytest.mark.parametrize(
     "shares",
-    [{"zh": 0.0, "en": 0.0}, {"zh": 0.0, "en": 0.8}, {"zh": 0.08, "en": 0.92}, {"zh": 1, "en": 0}],
-    ids=["nothing", "a fifth is German", "some Chinese", "Chinese"],
+    [{"zh": 0.0, "en": 0.0}, {"zh": 0.0, "en": 0.8}, {"zh": 0.96, "en": 0.04}, {"zh": 1, "en": 0}],
+    ids=["nothing", "a fifth is German", "English titles", "Chinese"],
 )
 def test_no_other_model_is_suggested_where_none_was_measured(shares: Shares) -> None:
     assert advised(STARTER, shares, BGE_EN) is None
 
 
-def test_chinese_within_a_passage_is_not_lost_to_an_english_model(tmp_path: Path) -> None:
-    both = "The reading room is open to all who have a card. " * 5 + "阅览室每日九点开门。"
-    identity = EmbeddingIdentity(EMBEDDER.fingerprint, STARTER, EMBEDDER.dimension)
-    with open_library(
-        tmp_path / "library", tokenize=factory.make_tokenizer(Settings()), embedding=identity
-    ) as library:
-        add(library, document(both, source="both.txt"), size=len(both))
-        assert factory.embedding_advice(Settings(), library, factory.make_models()) is None
+@pytest.mark.parametrize("shares", [{"zh": 0.08, "en": 0.92}, {"zh": 0.6, "en": 0.4}])
+def test_documents_in_chinese_too_are_found_with_both_as_before(shares: Shares) -> None:
+    both = f"{STARTER}+{BGE_EN}"
+    assert advised(STARTER, shares) == ("better", both, "en", shares["en"], False)
 
 
-def test_a_short_chinese_document_is_not_lost_to_an_english_model(tmp_path: Path) -> None:
+def test_the_shares_are_those_of_the_librarys_passages(tmp_path: Path) -> None:
     settings, english = Settings(), "The reading room is open to all who have a card. " * 5
     identity = EmbeddingIdentity(EMBEDDER.fingerprint, STARTER, EMBEDDER.dimension)
     with open_library(
         tmp_path / "library", tokenize=factory.make_tokenizer(settings), embedding=identity
     ) as library:
+        add(library, document("阅览室每日九点开门，凭证入内。" * 8, source="zh.txt"))
+        assert factory.embedding_advice(settings, library, factory.make_models()) is None
         add(library, document(english, source="en.txt"), size=200)
         advice = factory.embedding_advice(settings, library, factory.make_models())
         assert advice is not None
         assert (advice.kind, advice.language) == ("better", "en")
-        add(library, document("阅览室九点开门。", source="zh.txt"))
-        assert factory.embedding_advice(settings, library, factory.make_models()) is None
 
 
 def test_what_was_not_measured_is_mentioned_only_where_it_is() -> None:
@@ -70,7 +66,8 @@ def test_what_was_not_measured_is_mentioned_only_where_it_is() -> None:
         *("untried", "bge-small-zh-v1.5", "zh", 1.0, True),
     )
     both: Shares = {"zh": 0.5, "en": 0.5}
-    assert advised(STARTER, both, "bge-small-zh-v1.5") is None
+    joined = f"{STARTER}+{BGE_EN}"
+    assert advised(STARTER, both, "bge-small-zh-v1.5") == ("better", joined, "en", 0.5, False)
     assert advised(STARTER, both, "bge-m3") == ("untried", "bge-m3", "mixed", 1.0, True)
 
 

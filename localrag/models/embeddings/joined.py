@@ -2,9 +2,8 @@
 
 On questions in spoken English about documents in written English, whose words they hardly share,
 the starter embedding alone has the answer among the first three sections for 12 of 26 and the two
-together for 17. It is for libraries of one language: among many English passages an English
-question hardly finds a Chinese one any more (`benchmarks/log/2026-11.md`, 2026-11-26, "two models
-in one vector").
+together for 17 (`benchmarks/log/2026-11.md`, 2026-11-26, "two models in one vector"). Passages of
+several languages are compared as `localrag.retrieval.languages` says.
 """
 
 from __future__ import annotations
@@ -68,9 +67,24 @@ class JoinedEmbedder:
             special[rows] = self._special.embed_queries([texts[row] for row in rows])
         return _joined(self.general.embed_queries(texts), special)
 
+    def general_part(self, query: Vectors) -> Vectors | None:
+        """A question's vector, shape (dimension,), as if the second model did not serve it.
+
+        None where it does not.
+        """
+        size = self.general.dimension
+        if not query[size:].any():
+            return None
+        alone = np.zeros_like(query)
+        alone[:size] = query[:size] / np.linalg.norm(query[:size])
+        return alone
+
+    def serves(self, text: str) -> bool:
+        """Whether the second model embeds a text, too."""
+        return not self._languages or detect(text) in self._languages
+
     def _served(self, texts: Sequence[str]) -> list[int]:
-        known = self._languages
-        return [row for row, text in enumerate(texts) if not known or detect(text) in known]
+        return [row for row, text in enumerate(texts) if self.serves(text)]
 
 
 def general(embedder: Embedder) -> Embedder:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from localrag.languages import DetectedLanguage, LanguageCode, is_spaced
+from localrag.languages import DetectedLanguage, LanguageCode
 from localrag.models.registry.spec import Catalogue, PackageSource
 
 NEARLY_ALL = 0.9
@@ -40,15 +40,12 @@ def advise(
     known: Catalogue,
     starter: str,
     is_present: Callable[[str], bool],
-    *,
-    has_unspaced: bool = False,
 ) -> Advice | None:
     """What to say of a library with these `shares` of languages, built with `model`.
 
     `served` are the languages that `model` was made for, empty where nobody says. Only the
-    `starter` embedding has been compared with others, so only in its place is another suggested.
-    `has_unspaced`: some passage is in a language without blanks between its words, as Chinese is,
-    be it too short to count in `shares`; a model made for English alone would lose it.
+    `starter` embedding has been compared with others, so only in its place is another suggested:
+    beside it, what is better for a language, since passages of others are found as before.
     """
     for language, share in shares.items():
         if served and language not in served and share > SOME:
@@ -61,15 +58,12 @@ def advise(
     alone = sum(shares.values()) - shares[most] <= SOME
     share = shares[most] if alone else sum(shares.values())
     of: DetectedLanguage = most if alone else "mixed"
-    if has_unspaced and is_spaced(of):
-        return None
-    better, untried = known.better.get(of, ()), known.untried.get(of, ())
-    for name in better:
-        packed = any(isinstance(source, PackageSource) for source in known.get(name).sources)
-        if packed or is_present(name):
-            # Beside the starter's, which still finds for questions in other languages.
-            return Advice("better", model, f"{model}+{name}", of, share, is_present(name))
-    for name in untried:
+    for name in known.untried.get(of, ()):
         if is_present(name):
             return Advice("untried", model, name, of, share, present=True)
+    for language, share in shares.items():
+        for name in known.better.get(language, ()):
+            packed = any(isinstance(source, PackageSource) for source in known.get(name).sources)
+            if share > SOME and (packed or is_present(name)):
+                return Advice("better", model, f"{model}+{name}", language, share, is_present(name))
     return None
