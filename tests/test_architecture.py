@@ -25,9 +25,13 @@ LINES = (
     ("rag", "indexing"),
     ("retrieval", "rerankers"),
     ("documents", "models.embeddings", "models.llms", "library", "models.registry"),
+    ("library.backends.opening",),
+    ("library.backends.folder", "library.backends.postgres"),
+    ("library.backends",),
+    ("library.derived",),
     ("library.catalogue", "library.indexes"),
     ("library.folder",),
-    ("library.records", "library.acting"),
+    ("library.records", "library.acting", "library.location"),
     ("text", "prompts", "egress"),
     ("languages",),
     ("config", "messages", "text.han"),
@@ -180,7 +184,6 @@ def test_only_the_top_reads_settings() -> None:
 
 IMPLEMENTATIONS = {
     *(f"library.indexes.{name}" for name in ("faiss", "inverted", "rank_bm25", "remote")),
-    "library.nearest",
     *(f"models.embeddings.{name}" for name in ("onnx", "sentence_transformers", "use")),
     *(f"models.llms.{name}.model" for name in ("llama_cpp", "openai")),
     *(f"rerankers.{name}" for name in ("keyword", "learned", "llm", "routing")),
