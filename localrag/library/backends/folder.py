@@ -28,10 +28,10 @@ class FolderBackend(Backend):
         with in_our_words(directory):
             self._made = not directory.exists()
             self.location = self.folder = folder = enter_library(directory, create=create)
-        self.vault, self.read_only = vault_of(folder), is_read_only(folder)
+            self.vault, self.read_only = vault_of(folder), is_read_only(folder)
+            path, key = catalogue_of(folder), sqlite_key(folder, "catalogue")
         self.lock = self.files = WriteLock(folder)
-        key = sqlite_key(folder, "catalogue")
-        self.catalogue = SqliteCatalogue(catalogue_of(folder), read_only=self.read_only, key=key)
+        self.catalogue = SqliteCatalogue(path, read_only=self.read_only, key=key)
         self.uploads = uploads_in(folder, self.catalogue, self.vault)
         self._copy = ExitStack()
 
