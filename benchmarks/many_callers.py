@@ -322,7 +322,7 @@ def main() -> None:
 def asking(database: str, nodes: list[int]) -> Any:
     """What tells how many connections each node has at the server, by the names that they give."""
     from localrag.egress.databases import read_url
-    from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+    from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 
     catalogue = PostgresCatalogue(read_url(f"{database}#x"))
 

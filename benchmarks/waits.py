@@ -36,9 +36,9 @@ from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.egress.databases import Database, read_url
 from localrag.engine import AskOptions, Engine
 from localrag.library.acting import acting_as
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
+from localrag.library.backends.postgres.users import Users
 from localrag.library.catalogue.filters import Filter
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-from localrag.library.catalogue.postgres.users import Users
 from localrag.library.library import Library
 from localrag.library.records import FileState, NewDocument
 from localrag.types import Document, Page

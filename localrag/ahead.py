@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice, takewhile
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -286,7 +285,7 @@ def _asked_before(engine: Engine) -> tuple[list[Sequence[int]], list[Sequence[in
     """
     library = engine.library
     cited, passed_over = list[Sequence[int]](), list[Sequence[int]]()
-    if isinstance(library.location, Path) and library.keeps_history:
+    if not library.backend.has_nodes and library.keeps_history:
         for answer in islice(_kept_answers(library), _MOST_ANSWERS):
             named = {
                 citation.citation.chunk_id

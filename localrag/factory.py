@@ -42,20 +42,15 @@ from localrag.documents.chunking import (
     heading_text,
     passage_text,
 )
-from localrag.egress.databases import Database
 from localrag.errors import LocalragError, ModelNotFoundError, UsageError
-from localrag.library.catalogue.catalogue import SqliteCatalogue
-from localrag.library.catalogue.store import CatalogueStore
-from localrag.library.derived import Check, DerivedVectors, Indexes, Leg, Note, VectorPlacement
+from localrag.library.derived import Indexes, VectorPlacement
 from localrag.library.folder.gate import KV_FOLDER
-from localrag.library.folder.places import Places
 from localrag.library.indexes.base import (
     NAMING,
     KeywordIndex,
     Legs,
     SearchAndStatistics,
     TermStatistics,
-    Vector,
     VectorIndex,
     VectorSearch,
     Within,
@@ -221,27 +216,9 @@ def indexes_of(
         tokenizer,
         heading_text,
         placement,
-        _make_dense,
         _card_text,
         cards.HEAD,
     )
-
-
-def _make_dense(
-    leg: Leg[Vector],
-    catalogue: CatalogueStore,
-    places: Places,
-    check: Check,
-    note: Note,
-    placement: VectorPlacement,
-) -> DerivedVectors:
-    if not isinstance(catalogue, SqliteCatalogue):
-        from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-        from localrag.library.nearest import VectorsOfDatabase
-
-        if isinstance(catalogue, PostgresCatalogue):
-            return VectorsOfDatabase(leg, catalogue, places, check, note, placement)
-    return DerivedVectors(leg, catalogue, places, check, note)
 
 
 def _card_text(title: str, source: str, head: str) -> str:
@@ -420,19 +397,9 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
             return _in_process(made, _scale(settings, models), _directions(settings, models))
         case OpenAISettings() as server:
             guard, outgoing = hosted.guarded(settings, library)
-            model = _served_model(server, settings, guard, _cache_salt(library))
+            salt = library.backend.cache_salt if library else ""
+            model = _served_model(server, settings, guard, salt)
             return _behind_server(model, outgoing)
-
-
-def _cache_salt(library: Library | None) -> str:
-    """What tells the prompts of one library of a database from another's, and nothing else.
-
-    Two libraries may have the same passage: how soon a model has read it must not tell one that
-    the other was asked about it. Nobody guesses it, and all nodes with the same URL make it alike.
-    """
-    if library is None or not isinstance(library.location, Database):
-        return ""
-    return library.directory.name
 
 
 def _served_model(

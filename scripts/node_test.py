@@ -39,9 +39,9 @@ from localrag.config.settings import Settings
 from localrag.egress.databases import read_url
 from localrag.engine import Engine
 from localrag.indexing import indexer
-from localrag.library.catalogue.postgres import queue
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-from localrag.library.catalogue.postgres.queue import Arguments, Jobs, QueuedJob
+from localrag.library.backends.postgres import queue
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
+from localrag.library.backends.postgres.queue import Arguments, Jobs, QueuedJob
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.library.location import Location

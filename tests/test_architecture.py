@@ -25,9 +25,11 @@ LINES = (
     ("rag", "indexing"),
     ("retrieval", "rerankers"),
     ("documents", "models.embeddings", "models.llms", "library", "models.registry"),
+    ("library.backends",),
+    ("library.derived",),
     ("library.catalogue", "library.indexes"),
     ("library.folder",),
-    ("library.records", "library.acting"),
+    ("library.records", "library.acting", "library.location"),
     ("text", "prompts", "egress"),
     ("languages",),
     ("config", "messages", "text.han"),
@@ -180,7 +182,6 @@ def test_only_the_top_reads_settings() -> None:
 
 IMPLEMENTATIONS = {
     *(f"library.indexes.{name}" for name in ("faiss", "inverted", "rank_bm25", "remote")),
-    "library.nearest",
     *(f"models.embeddings.{name}" for name in ("onnx", "sentence_transformers", "use")),
     *(f"models.llms.{name}.model" for name in ("llama_cpp", "openai")),
     *(f"rerankers.{name}" for name in ("keyword", "learned", "llm", "routing")),
@@ -203,6 +204,34 @@ def test_the_factory_alone_names_implementations() -> None:
         if module_of(path) != "factory"
     }
     assert named == BUILT_ON
+
+
+TELLING_BACKENDS_APART = {"library.backends.opening", "library.location"}
+KINDS_OF_BACKENDS = {"Path", "Database", "SqliteCatalogue", "PostgresCatalogue"}
+ASKING_BACKENDS = {"library", "indexing", "factory", "engine", "ahead", "evaluator"}
+
+
+def lines_that_tell_backends_apart(path: Path) -> set[int]:
+    """Lines that look at the type of a location or a catalogue."""
+    return {
+        node.lineno
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "isinstance"
+        and KINDS_OF_BACKENDS & set(re.findall(r"\w+", ast.unparse(node.args[1])))
+    }
+
+
+def test_two_places_tell_backends_apart() -> None:
+    telling = {module_of(path) for path in FILES if lines_that_tell_backends_apart(path)}
+    asking = {module for module in telling if module.split(".")[0] in ASKING_BACKENDS}
+    assert asking == TELLING_BACKENDS_APART
+
+
+def test_the_check_sees_what_tells_backends_apart(tmp_path: Path) -> None:
+    sample = tmp_path / "sample.py"
+    sample.write_text("isinstance(a, Path)\nisinstance(b, Thing)\nisinstance(c, X | Database)\n")
+    assert lines_that_tell_backends_apart(sample) == {1, 3}
 
 
 MOST_SHARED = 12

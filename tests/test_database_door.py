@@ -199,7 +199,7 @@ def listening() -> Iterator[tuple[int, list[object]]]:
 def test_the_environment_says_nothing_of_where_to_go(
     postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+    from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 
     services = tmp_path / "services"
     with listening() as (port, came):
@@ -258,31 +258,31 @@ def test_nobody_waits_while_another_connects(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_libpq_is_not_even_called(monkeypatch: pytest.MonkeyPatch) -> None:
     psycopg = pytest.importorskip("psycopg", reason="only where psycopg is installed")
-    from localrag.library.home import home_of
+    from localrag.library.backends.opening import open_backend
 
     monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("it was"))
     with pytest.raises(NetworkBlockedError, match=r"192\.0\.2\.1"):
-        home_of(read_url("postgresql://192.0.2.1/d#x"))
+        open_backend(read_url("postgresql://192.0.2.1/d#x"))
 
 
 def test_a_client_that_cannot_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     psycopg = pytest.importorskip("psycopg", reason="only where psycopg is installed")
-    from localrag.library.home import home_of
+    from localrag.library.backends.opening import open_backend
 
     monkeypatch.setattr(psycopg.pq, "version", lambda: 150004)
     monkeypatch.setattr(psycopg, "connect", lambda *_, **__: pytest.fail("it was called"))
     with pytest.raises(LibraryError, match="libpq 15 is too old"):
-        home_of(read_url("postgresql://localhost/d#x"))
+        open_backend(read_url("postgresql://localhost/d#x"))
 
 
 def test_a_server_that_is_not_there_is_said_once() -> None:
     pytest.importorskip("psycopg", reason="only where psycopg is installed")
-    from localrag.library.home import home_of
+    from localrag.library.backends.opening import open_backend
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(LibraryError, match="cannot be reached") as caught:
-        home_of(read_url(f"postgresql://localhost:{port}/d#x"))
+        open_backend(read_url(f"postgresql://localhost:{port}/d#x"))
     said = str(caught.value)
     assert said.count("onnection refused") <= 1
     assert "\n" not in said
@@ -302,7 +302,7 @@ def test_a_server_that_is_not_there_is_said_once() -> None:
 def test_the_server_is_told_no_arguments(
     arguments: list[str], sent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from localrag.library.catalogue.postgres import catalogue
+    from localrag.library.backends.postgres import catalogue
 
     monkeypatch.setattr(sys, "argv", arguments)
     assert catalogue._name().rpartition("|")[2] == sent
@@ -313,10 +313,10 @@ import sys
 from localrag.egress import network
 network.close_doors()
 from localrag.egress.databases import read_url
-from localrag.library.home import home_of
+from localrag.library.backends.opening import open_backend
 from localrag.errors import LibraryNotFoundError
 try:
-    home_of(read_url(sys.argv[1]))
+    open_backend(read_url(sys.argv[1]))
 except LibraryNotFoundError:
     pass
 assert not network.attempts(), network.attempts()
@@ -410,7 +410,7 @@ def test_nothing_is_said_to_a_server_without_its_certificate(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("psycopg", reason="only where psycopg is installed")
-    from localrag.library.home import home_of
+    from localrag.library.backends.opening import open_backend
 
     name = "evil.example.com" if how == "other name" else "db.example.com"
     trusted, served = certificates(tmp_path, name)
@@ -423,7 +423,7 @@ def test_nothing_is_said_to_a_server_without_its_certificate(
     with handshaking(None if how == "no TLS" else served) as (port, heard):
         url = f"postgresql://u@db.example.com:{port}/d?sslrootcert={trusted}#x"
         with pytest.raises(LocalragError) as caught:
-            home_of(read_url(url).allowed(["db.example.com"], None))
+            open_backend(read_url(url).allowed(["db.example.com"], None))
     if how == "right":
         assert "nobody enters" in str(caught.value)
         assert b"application_name" in heard[0]
@@ -438,7 +438,7 @@ def test_a_password_is_told_to_nobody_who_asks_for_it_in_clear(
 ) -> None:
     """Whoever listens on the port of a server on this machine that is down."""
     pytest.importorskip("psycopg", reason="only where psycopg is installed")
-    from localrag.library.home import home_of
+    from localrag.library.backends.opening import open_backend
 
     monkeypatch.setenv("PGPASSWORD", "open-sesame")
     heard = bytearray()
@@ -458,7 +458,7 @@ def test_a_password_is_told_to_nobody_who_asks_for_it_in_clear(
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(LocalragError, match="cannot be reached"):
-            home_of(read_url(f"postgresql://u@127.0.0.1:{server.getsockname()[1]}/d#x"))
+            open_backend(read_url(f"postgresql://u@127.0.0.1:{server.getsockname()[1]}/d#x"))
         server.close()
         thread.join()
     assert not heard

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from localrag.engine import Engine
 from localrag.library.acting import Role, User
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 from localrag.library.library import Library
 from localrag.server.libraries import Libraries
 from localrag.server.pages import Pages

@@ -18,7 +18,7 @@ from localrag.documents.chunking import WindowChunker, passage_text
 from localrag.egress.databases import read_url
 from localrag.engine import Engine
 from localrag.library.acting import Role
-from localrag.library.catalogue.postgres.users import Users
+from localrag.library.backends.postgres.users import Users
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import FileState, NewDocument

@@ -112,7 +112,7 @@ def add(
         Bars() as bars,
     ):
         # Or its name is mistyped, and everybody finds it there.
-        if rag.engine.is_new and not isinstance(library, Path):
+        if rag.engine.is_new and rag.library.backend.has_nodes:
             note(tr("The library {name} is new in this database.", name=name_of(library)))
         before = rag.embedding_advice()
         report = rag.add(places, bars.tell, prune=prune, on_wait=say_waiting)

@@ -23,7 +23,7 @@ from localrag.messages import tr
 
 if TYPE_CHECKING:
     from localrag.api import LocalRAG
-    from localrag.library.catalogue.postgres.queue import Jobs, Kind
+    from localrag.library.backends.postgres.queue import Jobs, Kind
     from localrag.library.location import Location
 
 
@@ -55,7 +55,7 @@ def put(
             hint="Leave one of them out.",
         )
     from localrag.api import LocalRAG
-    from localrag.library.catalogue.postgres.queue import Arguments
+    from localrag.library.backends.postgres.queue import Arguments
 
     whole = tuple(os.path.abspath(Path(path).expanduser()) for path in paths)  # noqa: PTH100
     with LocalRAG.open(library, create=False) as rag:
@@ -118,27 +118,29 @@ def cancel(number: int, library: Location) -> None:
 
 def _expect_editor(rag: LocalRAG, user: str) -> None:
     """A server does everything for somebody where the database has users, and for nobody else."""
-    from localrag.egress.databases import Database
-    from localrag.library.catalogue.postgres.users import Users
+    from localrag.library.backends.opening import backend_of
+    from localrag.library.location import name_of
 
     place = rag.library.location
-    assert isinstance(place, Database)  # noqa: S101 - it has jobs
-    with Users(place) as users:
+    users = backend_of(place).users(place)
+    assert users is not None  # noqa: S101 - it has jobs
+    with users:
         if not users.are_used():
             return
         found = users.by_name(user)
+    library = name_of(place)
     if not user:
         raise UsageError(
             "The database has users, and a server does this for one who may edit {library}.",
             hint="Name one with --as USER; see who there is: localrag users.",
-            library=place.library,
+            library=library,
         )
     if found is None:
         raise UsageError(
             "There is no user {name}.", hint="See who there is: localrag users.", name=user
         )
-    if not found.may(place.library, "editor"):
-        role = found.roles.get(place.library)
+    if not found.may(library, "editor"):
+        role = found.roles.get(library)
         raise UsageError(
             "{name} is {role} of {library}, and this takes editor."
             if role
@@ -146,7 +148,7 @@ def _expect_editor(rag: LocalRAG, user: str) -> None:
             hint="Grant it with `{command}`, or name another with --as.",
             name=user,
             role=role or "",
-            library=place.library,
+            library=library,
             command=shlex.join(["localrag", "grant", user, "editor", "--library", str(place)]),
         )
 

@@ -352,7 +352,7 @@ def _database() -> None:
     from importlib.util import find_spec
 
     from localrag.egress.databases import door, read_url
-    from localrag.library.home import home_of
+    from localrag.library.backends.opening import open_backend
 
     elsewhere = read_url("postgresql://192.0.2.1/documents#library")
     try:
@@ -360,7 +360,7 @@ def _database() -> None:
             with door(elsewhere):
                 pass
         else:
-            home_of(elsewhere)
+            open_backend(elsewhere)
     except NetworkBlockedError:
         return
     raise RuntimeError("a database elsewhere could be reached")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ def remove(
         folder = rag.library.directory
         copies = {path.name for path in uploads(folder)}
         removal = rag.remove(sources, on_wait=say_waiting)
+        erases = rag.library.backend.erases
     copies &= {Path(source).name for source in removal.sources}
     copies -= {path.name for path in uploads(folder)}
     if as_json:
@@ -72,7 +74,7 @@ def remove(
             chunks=removal.chunks,
         )
     )
-    if not isinstance(library, Path):
+    if not erases:
         note(
             tr(
                 "The database no longer shows it to anyone. When its bytes leave the server's "
@@ -108,12 +110,13 @@ def _delete(library: Location, *, yes: bool, as_json: bool) -> None:
     from localrag import hosted
     from localrag.cli.progress import say_waiting
     from localrag.config.settings import load_settings
-    from localrag.library.deleting import delete_library
-    from localrag.library.home import home_of
+    from localrag.library.backends.opening import open_backend
+    from localrag.library.library import delete_library
     from localrag.library.location import name_of
 
     library = hosted.reachable(library, load_settings())
-    home_of(library).catalogue.close()  # that it is there is said before anybody is asked
+    with closing(open_backend(library)) as backend:  # that it is there is said first
+        erases = backend.erases
     if not yes:
         _confirm(str(library), name_of(library))
     left = delete_library(library, on_wait=say_waiting)
@@ -125,7 +128,7 @@ def _delete(library: Location, *, yes: bool, as_json: bool) -> None:
         note(tr("Its folder stays, as it holds files that are not localrag's."))
     if left == "cache":
         note(tr("Some of its indexes are in use and stay in the cache of this computer."))
-    if not isinstance(library, Path):
+    if not erases:
         note(
             tr(
                 "A running server on another computer deletes its indexes within ten seconds; "

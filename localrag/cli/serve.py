@@ -126,7 +126,7 @@ def serve(
     from localrag.engine import Engine, open_engine
     from localrag.errors import LibraryNotFoundError, UsageError
     from localrag.hosted import calls_at_once, reachable
-    from localrag.library.home import has_others
+    from localrag.library.backends.opening import backend_of
     from localrag.library.location import location_of, name_of
     from localrag.server import endpoint
     from localrag.server.access import Access
@@ -173,7 +173,7 @@ def serve(
             )
         except LibraryNotFoundError:
             # It was deleted, or its name mistyped.
-            if begun or folder != library or has_others(there[0]):
+            if begun or folder != library or backend_of(there[0]).has_others(there[0]):
                 raise
             return open_engine(folder, settings, create=True, serving=True)
 

@@ -45,7 +45,6 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
     from localrag.ahead import kept_ahead
     from localrag.api import LocalRAG
     from localrag.cli.served import reason_text, running
-    from localrag.library.folder import vaults
     from localrag.presentation.ahead import kept_json, kept_text
 
     with LocalRAG.open(library, create=False) as rag:
@@ -57,7 +56,7 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
         records = rag.library.documents() if documents or as_json else []
         server, why = running(library, rag.settings)
         ahead = kept_ahead(rag.library)
-    is_vault = isinstance(library, Path) and vaults.is_vault(library)
+        is_vault = rag.library.backend.vault is not None
     if as_json:
         from localrag.presentation.reading import pages_read
         from localrag.presentation.records import picked

@@ -27,9 +27,8 @@ from localrag.messages import tr
 from localrag.printable import as_name
 
 if TYPE_CHECKING:
-    from localrag.egress.databases import Database
     from localrag.library.acting import Role
-    from localrag.library.catalogue.postgres.users import Users
+    from localrag.library.backends.postgres.users import Users
     from localrag.library.location import Location
 
 _ROLES = ("reader", "editor", "owner", "none")
@@ -47,24 +46,21 @@ def _for_all(context: click.Context, option: click.Parameter, value: str | None)
 
 
 @contextmanager
-def _users_of(library: Location) -> Iterator[tuple[Users, Database]]:
+def _users_of(library: Location) -> Iterator[Users]:
     from localrag.config.settings import load_settings
-    from localrag.egress.databases import Database
     from localrag.hosted import reachable
+    from localrag.library.backends.opening import backend_of
 
-    if not isinstance(library, Database):
+    place = reachable(library, load_settings())
+    users = backend_of(place).users(place)
+    if users is None:
         raise UsageError(
             "Users are for libraries in a database, and {library} is a folder.",
             hint="Name one with --library postgresql://HOST/DATABASE#NAME.",
             library=str(library),
         )
-    from localrag.library.catalogue.postgres.users import Users
-
-    found = reachable(library, load_settings())
-    if not isinstance(found, Database):
-        raise TypeError(found)
-    with Users(found) as users:
-        yield users, found
+    with users:
+        yield users
 
 
 user_argument = click.argument("name", metavar=tr("USER"))
@@ -93,7 +89,7 @@ def list_(library: Location, as_json: bool) -> None:
 
 
 def _list(library: Location, as_json: bool) -> None:
-    with _users_of(library) as (those, _):
+    with _users_of(library) as those:
         found = those.all() if those.are_used() else []
     if as_json:
         emit_json(
@@ -129,7 +125,7 @@ def _list(library: Location, as_json: bool) -> None:
 @json_option
 def add(name: str, library: Location, as_json: bool) -> None:
     """Add one, who may use nothing yet."""
-    with _users_of(library) as (those, database):
+    with _users_of(library) as those:
         first = not those.are_used()
         token = those.add(name)
     _print_token(name, token, as_json)
@@ -148,7 +144,7 @@ def add(name: str, library: Location, as_json: bool) -> None:
     note(
         tr(
             "This user may not use any library yet: {command}",
-            command=shlex.join(["localrag", "grant", name, "reader", "--library", str(database)]),
+            command=shlex.join(["localrag", "grant", name, "reader", "--library", str(library)]),
         )
     )
 
@@ -159,7 +155,7 @@ def add(name: str, library: Location, as_json: bool) -> None:
 @json_option
 def renew(name: str, library: Location, as_json: bool) -> None:
     """Another secret for the same user."""
-    with _users_of(library) as (those, _):
+    with _users_of(library) as those:
         token = those.renew(name)
     _print_token(name, token, as_json)
 
@@ -170,7 +166,7 @@ def renew(name: str, library: Location, as_json: bool) -> None:
 @json_option
 def remove(name: str, library: Location, as_json: bool) -> None:
     """Remove one, and say so."""
-    with _users_of(library) as (those, _):
+    with _users_of(library) as those:
         those.remove(name)
     if as_json:
         emit_json({"user": name})
@@ -198,16 +194,17 @@ def _print_token(name: str, token: str, as_json: bool) -> None:
 @json_option
 def grant(name: str, role: Role | str, library: Location, as_json: bool) -> None:
     """Change one grant."""
-    with _users_of(library) as (those, database):
-        those.grant(name, database.library, None if role == "none" else role)  # type: ignore[arg-type]
+    from localrag.library.location import name_of
+
+    own = name_of(library)
+    with _users_of(library) as those:
+        those.grant(name, own, None if role == "none" else role)  # type: ignore[arg-type]
     if as_json:
-        emit_json({"user": name, "library": database.library, "role": role})
+        emit_json({"user": name, "library": own, "role": role})
     elif role == "none":
-        say(tr("{name} may no longer use {library}.", name=name, library=database.library))
+        say(tr("{name} may no longer use {library}.", name=name, library=own))
     else:
-        say(
-            tr("{name} is now {role} of {library}.", name=name, role=role, library=database.library)
-        )
+        say(tr("{name} is now {role} of {library}.", name=name, role=role, library=own))
 
 
 @click.command(
@@ -245,17 +242,20 @@ def audit(
     as_json: bool,
 ) -> None:
     """Change what is kept, or print it."""
-    with _users_of(library) as (those, database):
-        words = those.keeps_words(database.library, on=None if texts is None else texts == "on")
+    from localrag.library.location import name_of
+
+    own = name_of(library)
+    with _users_of(library) as those:
+        words = those.keeps_words(own, on=None if texts is None else texts == "on")
         days = those.kept_days(keep)
         local = since.astimezone() if since else None
-        asked = those.asked(database.library, user=name, since=local, most=_MOST_ENTRIES)
+        asked = those.asked(own, user=name, since=local, most=_MOST_ENTRIES)
         if name is not None and not asked:
             _expect_known(those, name)
     if as_json:
         emit_json(
             {
-                "library": database.library,
+                "library": own,
                 "texts": words,
                 "days": days,
                 "list": [

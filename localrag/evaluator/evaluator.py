@@ -360,11 +360,12 @@ def open_cache(folder: Path | None, library: Library | Location | None = None) -
         return CallCache(folder / CALLS_FILE)
     own = factory.cache_folder() / "evaluation"
     if isinstance(library, Library):
-        key = computed_key(library.location)
+        key = computed_key(library.backend)
         return CallCache(computed_file(library.removals()), own, key=key)
     if library is not None:
         with suppress(LibraryNotFoundError):  # a data set may bring all that is scored
-            return CallCache(computed_with(library), own, key=computed_key(library))
+            file, key = computed_with(library)
+            return CallCache(file, own, key=key)
     return CallCache(own / MODELS_FILE)
 
 

@@ -62,6 +62,7 @@ from localrag.indexing.paths import (
 )
 from localrag.indexing.rebuilding import Rebuilding
 from localrag.indexing.run import Hold, Run
+from localrag.library.backends.uploads import Upload
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.folder.uploads import safe_name
 from localrag.library.library import Library
@@ -71,7 +72,6 @@ from localrag.library.records import (
     SourceRecord,
     UnreadFile,
 )
-from localrag.library.uploads import Upload
 from localrag.models.embeddings.base import Embedder
 from localrag.system.files import make_folder, new_file, storable_name, storable_path
 from localrag.types import Document

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Generic
 
 from localrag.errors import LibraryDamagedError
+from localrag.library.backends.base import Backend
+from localrag.library.backends.opening import open_backend
 from localrag.library.catalogue.integrity import catalogue_findings
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.derived import Indexes, Leg
@@ -24,7 +26,6 @@ from localrag.library.folder.gate import parts, states
 from localrag.library.folder.locking import PATIENCE
 from localrag.library.folder.sealing import DamagedIndexError, ForeignIndexError
 from localrag.library.folder.sharing import seal_of
-from localrag.library.home import Home, home_of
 from localrag.library.indexes.base import DerivedIndex, Query, Storage
 from localrag.library.location import Location
 from localrag.library.records import NEVER, Counts
@@ -53,37 +54,36 @@ def check_library(location: Location, indexes: Indexes) -> Inspection:
     """
     inspection = Inspection()
     with ExitStack() as stack:
-        if isinstance(location, Path):
-            stack.enter_context(in_our_words(location))
         try:
-            home = home_of(location)
+            backend = open_backend(location)
         except LibraryDamagedError as error:
             inspection.findings.append(Finding("catalogue", "missing", {"error": error}))
             return inspection
-        stack.callback(home.catalogue.close)
-        seal, _ = seal_of(home.folder)
+        stack.callback(backend.close)
+        stack.enter_context(in_our_words(backend.folder))
+        seal, _ = seal_of(backend.folder)
         try:
-            _compare(home, indexes, seal, inspection)
+            _compare(backend, indexes, seal, inspection)
         except LibraryDamagedError as error:
             inspection.findings.append(Finding("catalogue", "unreadable", {"error": error}))
-        if home.folder.is_dir():
-            inspection.findings += _in_the_folder(home.folder, seal)
+        if backend.folder.is_dir():
+            inspection.findings += _in_the_folder(backend.folder, seal)
     return inspection
 
 
-def _compare(home: Home, indexes: Indexes, seal: Seal, inspection: Inspection) -> None:
-    if home.catalogue.needs_migration():
-        with home.lock.hold(PATIENCE):
-            home.catalogue.migrate()
+def _compare(backend: Backend, indexes: Indexes, seal: Seal, inspection: Inspection) -> None:
+    if backend.catalogue.needs_migration():
+        with backend.lock.hold(PATIENCE):
+            backend.catalogue.migrate()
     # The files before the state they are compared with: they cannot be ahead of it then.
-    opened = [_OpenedIndex(leg, Storage(home.folder / leg.name, seal)) for leg in indexes.legs]
-    with home.catalogue.read() as snapshot:
+    opened = [_OpenedIndex(leg, Storage(backend.folder / leg.name, seal)) for leg in indexes.legs]
+    with backend.catalogue.read() as snapshot:
         inspection.findings += catalogue_findings(snapshot)
         snapshot.embedding()
         inspection.counts = snapshot.counts()
         for index in opened:
-            # Of a database each node makes its own, once it is asked something.
-            there = home.is_folder or index.index.stamp != NEVER
+            # Each node makes its own, once it is asked something.
+            there = not backend.has_nodes or index.index.stamp != NEVER
             if index.index.persistent and there:
                 inspection.findings += index.findings(snapshot, sound=inspection.ok)
 

@@ -10,9 +10,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from localrag.library.acting import acting_as_server
+from localrag.library.backends.base import Backend
+from localrag.library.backends.opening import open_backend
 from localrag.library.folder.places import cache_folder, cache_path
-from localrag.library.folder.vaults import sqlite_key
-from localrag.library.home import home_of
 from localrag.library.location import Location
 from localrag.library.records import Removals
 
@@ -27,14 +27,19 @@ def computed_file(removals: Removals) -> Path:
     return cache_folder(_identity(removals.epoch)) / _name(removals)
 
 
-def computed_with(location: Location) -> Path:
-    """That of the library there. Raises LibraryNotFoundError."""
-    return computed_file(removals_of(location))
+def computed_key(backend: Backend) -> str:
+    """The key of such files, of a vault; "" for other libraries."""
+    return backend.vault.sqlite_key("computed") if backend.vault else ""
 
 
-def computed_key(location: Location) -> str:
-    """The key of such files, of a vault; "" for other libraries. Raises LibraryClosedError."""
-    return sqlite_key(location, "computed") if isinstance(location, Path) else ""
+def computed_with(location: Location) -> tuple[Path, str]:
+    """The file of the library there, and its key. Raises LibraryError."""
+    with (
+        closing(open_backend(location)) as backend,
+        acting_as_server(),
+        backend.catalogue.read() as snapshot,
+    ):
+        return computed_file(snapshot.removals()), computed_key(backend)
 
 
 def clear_computed(removals: Removals, *, keep: bool = False) -> bool:
@@ -54,13 +59,6 @@ def clear_computed(removals: Removals, *, keep: bool = False) -> bool:
         with suppress(OSError):
             folder.rmdir()
     return gone
-
-
-def removals_of(location: Location) -> Removals:
-    """How far those of the library there are. Raises LibraryError."""
-    home = home_of(location)
-    with closing(home.catalogue), acting_as_server(), home.catalogue.read() as snapshot:
-        return snapshot.removals()
 
 
 def _identity(epoch: str) -> bytes:

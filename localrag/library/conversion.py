@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from localrag.errors import LibraryError, UsageError
+from localrag.library.backends.base import Backend
+from localrag.library.backends.opening import open_backend
+from localrag.library.backends.uploads import uploads_in
 from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
 from localrag.library.computed import clear_computed
@@ -28,9 +30,7 @@ from localrag.library.folder.filesystem import (
 )
 from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.folder.vaults import Header, Vault
-from localrag.library.home import Home, home_of
-from localrag.library.records import Counts, SourceRecord
-from localrag.library.uploads import Uploads
+from localrag.library.records import Counts
 from localrag.system.files import sync_directory
 
 Stage = Literal["copying", "checking"]
@@ -49,14 +49,14 @@ def encrypt_library(
     What was there in clear is deleted; a drive may keep what it has deleted for long. Raises
     UsageError for a vault, LibraryError for a library of a group, or what is damaged.
     """
-    home = home_of(directory)
-    if home.vault is not None:
+    backend = open_backend(directory)
+    if backend.vault is not None:
         raise UsageError(
             "The library {directory} is a vault already.",
             hint="Change its passphrase with: localrag vault passphrase",
             directory=directory,
         )
-    if (home.folder / gate.KEY).exists():
+    if (backend.folder / gate.KEY).exists():
         raise LibraryError(
             "The library {directory} is shared with a group; a vault belongs to one person.",
             hint="Stop sharing it first: localrag share --off",
@@ -64,9 +64,9 @@ def encrypt_library(
         )
     vault = Vault.of(header.id, key)
     counts = _converted(
-        home, vault, on_wait, tell, lambda: vaults.write_header(home.folder, header)
+        backend, vault, on_wait, tell, lambda: vaults.write_header(backend.folder, header)
     )
-    vaults.remember(home.folder, key)
+    vaults.remember(backend.folder, key)
     return counts
 
 
@@ -80,8 +80,8 @@ def decrypt_library(
 
     Raises LibraryClosedError, UsageError for a library that is no vault.
     """
-    home = home_of(directory)
-    if home.vault is None:
+    backend = open_backend(directory)
+    if backend.vault is None:
         raise UsageError(
             "The library {directory} is not a vault.",
             hint="Encrypt it with: localrag vault create",
@@ -89,50 +89,50 @@ def decrypt_library(
         )
 
     def commit() -> None:
-        (home.folder / VAULT_HEADER).unlink()
-        sync_directory(home.folder)
+        (backend.folder / VAULT_HEADER).unlink()
+        sync_directory(backend.folder)
 
-    counts = _converted(home, None, on_wait, tell, commit)
-    vaults.close_here(home.vault.id)
+    counts = _converted(backend, None, on_wait, tell, commit)
+    vaults.close_here(backend.vault.id)
     return counts
 
 
 def _converted(
-    home: Home,
+    backend: Backend,
     target: Vault | None,
     on_wait: OnWait | None,
     tell: Callable[[Stage], None],
     commit: Callable[[], None],
 ) -> Counts:
     """Write the other form of a library, and let `commit` say that it is the one that counts."""
-    if home.read_only:
-        raise not_writable(home.folder)
+    if backend.read_only:
+        raise not_writable(backend.folder)
     name = VAULT_CATALOGUE if target else CATALOGUE
     other = SqliteCatalogue(
-        home.folder / name, key=target.sqlite_key("catalogue") if target else ""
+        backend.folder / name, key=target.sqlite_key("catalogue") if target else ""
     )
-    with closing(home.catalogue), closing(other), home.lock.hold(PATIENCE, on_wait):
-        with in_our_words(home.folder):
-            gate.sweep_parts(home.folder)  # what a conversion left that was killed
-            if not gate.clear_derived(home.folder):
+    with closing(backend), closing(other), backend.lock.hold(PATIENCE, on_wait):
+        with in_our_words(backend.folder):
+            gate.sweep_parts(backend.folder)  # what a conversion left that was killed
+            if not gate.clear_derived(backend.folder):
                 raise LibraryError(
                     "The library {directory} is in use: some of its files could not be deleted.",
                     hint="End what has it open, such as `localrag serve`, and run this again.",
-                    directory=home.folder,
+                    directory=backend.folder,
                 )
-        if home.catalogue.needs_migration():
-            home.catalogue.migrate()
+        if backend.catalogue.needs_migration():
+            backend.catalogue.migrate()
         tell("copying")
-        copy = replace(home, catalogue=other, vault=target)
-        Uploads(home).sweep(lambda: _sources(home))
+        copies = uploads_in(backend.folder, other, target)
+        backend.uploads.sweep()
         other.migrate()
-        with home.catalogue.read() as snapshot:
+        with backend.catalogue.read() as snapshot:
             counts, removals = snapshot.counts(), snapshot.removals()
             with other.write() as transaction:
                 transaction.copy_from(snapshot, whole=True)
-            with in_our_words(home.folder):
-                for upload in Uploads(home).all(snapshot.sources()):
-                    Uploads(copy).put(upload)
+            with in_our_words(backend.folder):
+                for upload in backend.uploads.all(snapshot.sources()):
+                    copies.put(upload)
         tell("checking")
         with other.read() as written:
             wrong = [finding for finding in catalogue_findings(written) if finding.code != FOREIGN]
@@ -141,20 +141,15 @@ def _converted(
                     "The copy of the library {directory} differs from the original, which was "
                     "left unchanged.",
                     hint="See what is damaged with: localrag check",
-                    directory=home.folder,
+                    directory=backend.folder,
                 )
         if not other.settle(patience=1.0):
-            raise LibraryError("The library {directory} is in use.", directory=home.folder)
+            raise LibraryError("The library {directory} is in use.", directory=backend.folder)
         other.close()
         clear_computed(removals)
-        with in_our_words(home.folder):
+        with in_our_words(backend.folder):
             commit()
-            home.catalogue.close()
-            Uploads(copy).sweep(lambda: _sources(copy))
-            gate.sweep_parts(home.folder)
+            backend.catalogue.close()
+            copies.sweep()
+            gate.sweep_parts(backend.folder)
     return counts
-
-
-def _sources(home: Home) -> list[SourceRecord]:
-    with home.catalogue.read() as snapshot:
-        return snapshot.sources()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, Protocol
+from typing import Generic, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,23 +64,6 @@ Entries = Callable[[Snapshot, int], Iterable[tuple[int, Query]]]
 """What an index holds of the chunks that came after a generation."""
 
 
-class MakeDense(Protocol):
-    """Makes the dense leg of a library."""
-
-    def __call__(
-        self,
-        leg: Leg[Vector],
-        catalogue: CatalogueStore,
-        places: Places,
-        check: Check,
-        note: Note,
-        placement: VectorPlacement,
-        /,
-    ) -> DerivedVectors:
-        """Its index is empty as yet."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class VectorPlacement:
     """Where the vectors of a library in a database are searched."""
@@ -95,17 +78,6 @@ class VectorPlacement:
         return size * (dimension + dimension // 8 + 32) > self.megabytes * 1_000_000
 
 
-def _on_this_node(
-    leg: Leg[Vector],
-    catalogue: CatalogueStore,
-    places: Places,
-    check: Check,
-    note: Note,
-    _: VectorPlacement,
-) -> DerivedVectors:
-    return DerivedVectors(leg, catalogue, places, check, note)
-
-
 @dataclass(frozen=True, slots=True)
 class Indexes:
     """What a library is searched with: makers of empty indexes, and how a chunk becomes terms."""
@@ -116,8 +88,6 @@ class Indexes:
     passage_text: Callable[[Chunk], str]
     """What of a chunk is searched as its own: its text, and the headings above it."""
     placement: VectorPlacement = VectorPlacement()
-    dense: MakeDense = _on_this_node
-    """Makes the dense leg of an index; for a library in a database it may be searched there."""
     card_text: Callable[[str, str, str], str] = lambda _title, _source, _head: ""
     """What all chunks of a document inherit, by its title, its path, and how it begins."""
     head: int = 0
@@ -318,9 +288,16 @@ class DerivedVectors(Derived[Vector]):
     """
 
     def __init__(
-        self, leg: Leg[Vector], catalogue: CatalogueStore, places: Places, check: Check, note: Note
+        self,
+        leg: Leg[Vector],
+        catalogue: CatalogueStore,
+        places: Places,
+        check: Check,
+        note: Note,
+        placement: VectorPlacement,
     ) -> None:
         super().__init__(leg, catalogue, places, check, note)
+        self._placement = placement
         self._looked_up = 0  # vectors of the state that the index has
         self._all: tuple[Stamp, AllVectors] | None = None  # of that state, too
 

@@ -7,7 +7,7 @@ committed: the indexes catch up, here or in whatever process opens the library n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
@@ -22,8 +22,9 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.library.acting import acting_as_server
+from localrag.library.backends.base import Backend, Left
+from localrag.library.backends.opening import open_backend
 from localrag.library.catalogue import cells, history, saved_tables
-from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.integrity import passages_are_sound
 from localrag.library.catalogue.places import (
     page_of,
@@ -58,7 +59,6 @@ from localrag.library.folder.locking import PATIENCE, OnWait
 from localrag.library.folder.places import Places
 from localrag.library.folder.sharing import close_to_others
 from localrag.library.folder.uploads import file_of
-from localrag.library.home import Home, home_of
 from localrag.library.indexes.base import Legs
 from localrag.library.location import Location
 from localrag.library.problems import problems
@@ -73,13 +73,11 @@ from localrag.library.records import (
     Stamp,
     UnreadFile,
 )
-from localrag.library.uploads import Uploads
-from localrag.system.files import scratch_folder
 from localrag.system.seals import Seal
 from localrag.types import Chunk
 
 if TYPE_CHECKING:
-    from localrag.library.catalogue.postgres.queue import Jobs
+    from localrag.library.backends.postgres.queue import Jobs
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -111,29 +109,27 @@ class Library:
     """
 
     def __init__(
-        self, home: Home, indexes: Indexes, expected: EmbeddingIdentity | None, note: Note
+        self, backend: Backend, indexes: Indexes, expected: EmbeddingIdentity | None, note: Note
     ) -> None:
         """Callers use `Library.open`."""
-        self.location = home.location
-        self.directory = home.folder
-        self._home = home
-        self.uploads = Uploads(home)
-        self._catalogue = catalogue = home.catalogue
+        self.location = backend.location
+        self.directory = backend.folder
+        self.backend = backend
+        self.uploads = backend.uploads
+        self._catalogue = catalogue = backend.catalogue
         self._identity = catalogue.identity()
-        self._lock = home.lock
+        self._lock = backend.lock
         self._writing = 0
         self.removed_before: Removals | None = None
         """How far removals were when it was opened: what came later it may have read."""
         self._expected = expected
-        self._held = ExitStack()
-        self._places = Places(home.folder, home.files, read_only=home.read_only)
-        if isinstance(catalogue, SqliteCatalogue) and self._places.kept_in_library:
-            catalogue.keep(SweepMark(home.folder / SWEPT, self._places.seal))
+        self._places = Places(backend.folder, backend.files, read_only=backend.read_only)
+        if self._places.kept_in_library:
+            catalogue.keep(SweepMark(backend.folder / SWEPT, self._places.seal))
         vectors, keywords = indexes.legs
-        self.vectors = indexes.dense(
-            vectors, catalogue, self._places, self._check, note, indexes.placement
-        )
-        self.keywords = DerivedKeywords(keywords, catalogue, self._places, self._check, note)
+        common = catalogue, self._places, self._check, note
+        self.vectors = backend.vectors(vectors, *common, indexes.placement)
+        self.keywords = DerivedKeywords(keywords, *common)
         self._derived = (self.vectors, self.keywords)
 
     @classmethod
@@ -155,7 +151,7 @@ class Library:
         Raises LibraryNotFoundError, LibraryMismatchError for another embedding model or a newer
         schema, LibraryDamagedError, or LibraryError for a folder that holds other files.
         """
-        library = cls(home_of(location, create=create), indexes, embedding, note)
+        library = cls(open_backend(location, create=create), indexes, embedding, note)
         try:
             with acting_as_server():
                 library._bring_up_to_date()
@@ -177,27 +173,19 @@ class Library:
 
     def _finish_conversion(self) -> None:
         """Delete what is left of the other form of this library, where its maker was killed."""
-        if self._home.is_folder and not self._home.read_only and other_catalogue(self.directory):
+        if not self.backend.read_only and other_catalogue(self.directory):
             with self._lock.try_hold() as mine:
                 if mine:
                     with in_our_words(self.directory):
-                        self.uploads.sweep(self.sources)
+                        self.uploads.sweep()
                         sweep_parts(self.directory)
 
     def _bring_up_to_date(self) -> None:
         """Give the catalogue the tables of this version, and a new one its embedding model."""
         catalogue = self._catalogue
-        if catalogue.needs_migration():
-            if (
-                self._home.read_only
-                and isinstance(catalogue, SqliteCatalogue)
-                and catalogue.path.exists()
-            ):
-                folder = self._held.enter_context(scratch_folder(encrypted=bool(self._home.vault)))
-                catalogue.upgrade_elsewhere(folder)
-            else:
-                with self._lock.hold(PATIENCE), self._changing():
-                    catalogue.migrate()
+        if catalogue.needs_migration() and not self.backend.upgrade_elsewhere():
+            with self._lock.hold(PATIENCE), self._changing():
+                catalogue.migrate()
         with catalogue.read() as snapshot:
             unbound = snapshot.meta("embedding") is None
         if unbound:
@@ -214,7 +202,7 @@ class Library:
     @property
     def jobs(self) -> Jobs | None:
         """Work for the nodes of a library in a database; None for one in a folder."""
-        return self._home.jobs
+        return self.backend.jobs
 
     @property
     def seal(self) -> Seal:
@@ -228,8 +216,7 @@ class Library:
 
     def close(self) -> None:
         """Close the catalogue. What is in memory of the indexes goes with the object."""
-        self._catalogue.close()
-        self._held.close()
+        self.backend.close()
 
     def __enter__(self) -> Library:
         return self
@@ -256,11 +243,6 @@ class Library:
     def is_there(self) -> bool:
         """Whether it is still the library that was opened, and not another or none."""
         return self._identity is None or self._identity == self._catalogue.identity()
-
-    def leave_cache(self) -> None:
-        """Leave nothing in this user's cache of a library that is in its database no more."""
-        if not self._home.is_folder:
-            self._home.leave_cache()
 
     # Reading
 
@@ -358,22 +340,13 @@ class Library:
         """
         with self._lock.hold(timeout, on_wait):
             if not self._writing:
-                self._expect_there()
+                self.backend.expect_there(self._identity)
             with in_our_words(self.directory):
                 if not self._writing:
                     close_to_others(self.directory)
                     sweep_parts(self.directory)
             with self._changing():
                 yield
-
-    def _expect_there(self) -> None:
-        """Raises LibraryError where another library has taken its place: a vault, or none."""
-        if self._home.is_folder and not self.is_there:
-            raise LibraryError(
-                "The library {directory} was replaced while it was open; nothing was written.",
-                hint="Run this again, or restart the server.",
-                directory=str(self.location),
-            )
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -532,9 +505,9 @@ class Library:
         with self.writing():
             with self._catalogue.write() as transaction:
                 gone = saved_tables.forget_table(transaction.sql, name)
-                if gone and self._home.is_folder:
+                if gone and self.backend.erases:
                     transaction.set_meta(PURGE_DUE, 1)
-            if gone and self._home.is_folder:
+            if gone and self.backend.erases:
                 self.purge()
             return gone
 
@@ -546,9 +519,9 @@ class Library:
         with self.writing():
             with self._catalogue.write(own=True) as transaction:
                 gone = history.forget_conversations(transaction.sql, key)
-                if gone and self._home.is_folder:
+                if gone and self.backend.erases:
                     transaction.set_meta(PURGE_DUE, 1)
-            return self.purge() if self._home.is_folder else True
+            return self.purge() if self.backend.erases else True
 
     def expect(self, embedding: EmbeddingIdentity) -> None:
         """Raise LibraryMismatchError, now and later, unless the vectors are of this model."""
@@ -620,7 +593,7 @@ class Library:
     def sweep_uploads(self) -> None:
         """Delete the files in `uploads` that are no document's any more, or are not yet."""
         with self.writing():
-            self.uploads.sweep(self.sources)
+            self.uploads.sweep()
 
     def purge_if_due(self) -> None:
         """Purge, if something was removed since the last time."""
@@ -640,12 +613,12 @@ class Library:
         """Leave nothing on this machine of what others have removed."""
         if removals is not None:
             clear_computed(removals, keep=True)
-        if self._home.is_folder or not self.is_there:
+        if not (self.backend.has_nodes and self.is_there):
             return
         if uploads(self.directory):  # of an upload that was killed, or is under way
-            with self._home.files.try_hold() as mine, suppress(OSError):  # it stays to be done
+            with self.backend.files.try_hold() as mine, suppress(OSError):  # it stays to be done
                 if mine:
-                    self.uploads.sweep(self.sources)
+                    self.uploads.sweep()
         with acting_as_server(), self._catalogue.read() as snapshot:
             stamp, removed = snapshot.stamp(), snapshot.removals().generation
             legs = [index.status(stamp) for index in self._derived if index.persistent]
@@ -728,6 +701,21 @@ class Library:
                 found=_named(found, expected),
                 expected=_named(expected, found),
             )
+
+
+def delete_library(
+    location: Location, *, timeout: float = PATIENCE, on_wait: OnWait | None = None
+) -> Left:
+    """Delete a library with all that it holds, waiting up to `timeout` seconds for the right to.
+
+    Raises LibraryNotFoundError, LibraryLockedError that names who writes, and LibraryError where
+    it is in use otherwise.
+    """
+    with closing(open_backend(location)) as backend, backend.lock.hold(timeout, on_wait):
+        with suppress(LibraryError), acting_as_server(), backend.catalogue.read() as snapshot:
+            clear_computed(snapshot.removals())
+        backend.delete()
+    return backend.left()
 
 
 def _named(identity: EmbeddingIdentity, other: EmbeddingIdentity) -> str:

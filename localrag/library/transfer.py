@@ -35,25 +35,27 @@ from localrag.errors import (
     LibraryMismatchError,
     UsageError,
 )
+from localrag.library.backends.base import Backend
+from localrag.library.backends.folder import unmake_folder
+from localrag.library.backends.opening import backend_of, is_there, open_backend
+from localrag.library.backends.uploads import Upload, sealed_name
 from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.cells import forget_cells
-from localrag.library.catalogue.guarded import connect, database_errors
+from localrag.library.catalogue.guarded import connect
 from localrag.library.catalogue.history import forget_conversations
 from localrag.library.catalogue.integrity import FOREIGN, catalogue_findings
 from localrag.library.catalogue.reads import HISTORY, PURGE_DUE
 from localrag.library.catalogue.saved_tables import forget_table
 from localrag.library.check import check_library
 from localrag.library.derived import Indexes
-from localrag.library.folder.filesystem import CATALOGUE, VAULT_HEADER, catalogue_of
-from localrag.library.folder.gate import SWEPT, UPLOADS
-from localrag.library.folder.locking import PATIENCE, OnWait, WriteLock
-from localrag.library.folder.uploads import safe_name, sweep_uploads, uploaded
-from localrag.library.folder.vaults import Header, Vault, read_header, sqlite_key
-from localrag.library.home import Home, home_of, is_there
+from localrag.library.folder.filesystem import CATALOGUE, VAULT_HEADER
+from localrag.library.folder.gate import UPLOADS
+from localrag.library.folder.locking import PATIENCE, OnWait
+from localrag.library.folder.uploads import is_safe, uploaded
+from localrag.library.folder.vaults import Header, Vault, read_header
 from localrag.library.library import Library
 from localrag.library.location import Location
 from localrag.library.records import Counts, EmbeddingIdentity, SourceRecord
-from localrag.library.uploads import Upload, Uploads, sealed_name
 from localrag.system.ciphers import AlteredError
 from localrag.system.files import create_file, new_file, scratch_folder
 from localrag.types import Finding
@@ -127,9 +129,9 @@ def export_library(
             hint="Create it first, or name a file in another folder.",
             path=archive.parent,
         )
-    home = home_of(location)
-    if home.vault is not None and protection is None and not in_clear:
-        home.catalogue.close()
+    backend = open_backend(location)
+    if backend.vault is not None and protection is None and not in_clear:
+        backend.close()
         raise UsageError(
             "The library {directory} is a vault, so its export must be encrypted.",
             hint="Use --encrypt for a passphrase or --recipient for an age recipient; --in-clear "
@@ -138,9 +140,9 @@ def export_library(
         )
     vault = Vault.of(protection[0].id, protection[1]) if protection else None
     try:
-        with scratch_folder(encrypted=vault is not None) as scratch, closing(home.catalogue):
-            counts, embedding, sources = _snapshot(home, scratch / CATALOGUE, vault)
-            uploads = Uploads(home).all(sources)
+        with scratch_folder(encrypted=vault is not None) as scratch, closing(backend):
+            counts, embedding, sources = _snapshot(backend, scratch / CATALOGUE, vault)
+            uploads = backend.uploads.all(sources)
             first = [*islice(uploads, 1)]
             form: Literal[1, 2, 3] = 3 if vault else 2 if first else 1
             manifest = _manifest(scratch / CATALOGUE, version, counts, embedding, form)
@@ -196,19 +198,19 @@ def _packed_uploads(kept: Iterable[Upload], vault: Vault | None) -> Iterator[tup
 
 
 def _snapshot(
-    home: Home, copy: Path, vault: Vault | None
+    backend: Backend, copy: Path, vault: Vault | None
 ) -> tuple[Counts, EmbeddingIdentity, list[SourceRecord]]:
     """One committed state as a file of its own, without what is derived, due or half done."""
     key = vault.sqlite_key("catalogue") if vault else ""
-    with closing(home.catalogue) as catalogue, closing(SqliteCatalogue(copy, key=key)) as copied:
+    with closing(backend.catalogue) as catalogue, closing(SqliteCatalogue(copy, key=key)) as copied:
         older = catalogue.needs_migration()
-        if home.vault is None and not key:
+        if backend.vault is None and not key:
             catalogue.copy_to(copy)
             if older:  # the copy, so that this goes where the library can only be read
                 copied.migrate()
         else:  # row by row, as the keys differ
             if older:
-                with home.lock.hold(PATIENCE):
+                with backend.lock.hold(PATIENCE):
                     catalogue.migrate()
             copied.migrate()
             with catalogue.read() as snapshot, copied.write() as transaction:
@@ -299,7 +301,7 @@ def import_library(
                 library.sync()
     except BaseException as error:
         if empty:
-            _unmake(directory, made=made)
+            unmake_folder(directory, made=made)
         if isinstance(error, _NO_ARCHIVE):
             raise _damaged(archive, error) from error
         if isinstance(error, OSError):
@@ -343,14 +345,13 @@ def migrate_library(
     target is checked. Raises UsageError where both are the same, LibraryError where the
     target holds anything or is not in order afterwards.
     """
-    if isinstance(source, Path) and isinstance(target, Path):
+    if not (backend_of(source).has_nodes or backend_of(target).has_nodes):
         raise UsageError(
             "Both are folders: {source} and {target}.",
             hint="Copy the folder while nobody writes to it, or use `localrag export`.",
             source=source,
             target=target,
         )
-    existed = isinstance(target, Path) and target.exists()
     opening = partial(Library.open, indexes=indexes)
     with opening(source, create=False, embedding=None) as origin:
         made = not is_there(target)
@@ -365,7 +366,7 @@ def migrate_library(
                 if made:
                     library.close()
                     with suppress(LibraryError):  # what came first is what is told
-                        _take_away(target, existed=existed)
+                        library.backend.unmake()
                 raise
         embedding = origin.embedding
     for finding in check_library(target, indexes).findings:
@@ -376,55 +377,6 @@ def migrate_library(
                 text=describe(finding),
             )
     return Migration(counts, embedding)
-
-
-def _take_away(location: Location, *, existed: bool) -> None:
-    """Undo the making of a library, unless somebody has put something into it."""
-    if isinstance(location, Path):
-        _unmake(location, made=not existed)
-        return
-    from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-
-    with closing(PostgresCatalogue(location)) as catalogue:
-        catalogue.drop()
-
-
-def _unmake(directory: Path, *, made: bool) -> None:
-    """Take away the empty library that an import began, unless somebody else uses it by now."""
-    if not directory.is_dir():
-        return
-    catalogue, lock = catalogue_of(directory), directory / "write.lock"
-    key = sqlite_key(directory, "catalogue")
-    with WriteLock(directory).try_hold() as held:
-        if not held or (catalogue.exists() and not _is_unused(catalogue, key)):
-            return
-        sweep_uploads(directory, ())
-        with suppress(OSError):
-            (directory / UPLOADS).rmdir()
-        with suppress(OSError):  # Windows: opened by somebody this very moment
-            catalogue.unlink(missing_ok=True)
-            (directory / SWEPT).unlink(missing_ok=True)
-            if os.name != "nt":  # who waits for the file that goes tries again with a new one
-                lock.unlink(missing_ok=True)
-    with suppress(OSError):  # not empty
-        if os.name == "nt":  # there, only once it is free; refused while another holds it
-            lock.unlink(missing_ok=True)
-        if made:
-            directory.rmdir()
-
-
-def _is_unused(catalogue: Path, key: str) -> bool:
-    """Whether it holds no documents and no process has it open, waiting to write, say."""
-    try:
-        with closing(connect(catalogue, mode="write", timeout=0.2, key=key)) as connection:
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-            if "documents" in tables and any(connection.execute("SELECT 1 FROM documents LIMIT 1")):
-                return False
-            # Only the one connection that is left may end write-ahead logging.
-            (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
-            return bool(mode == "delete")
-    except database_errors(encrypted=bool(key)):
-        return False
 
 
 def _fill(
@@ -466,7 +418,7 @@ def _fill(
                     packed.filename, LibraryError("its manifest is that of another library")
                 )
             sources = snapshot.sources()
-            library.uploads.sweep(list)  # of an import that was killed
+            library.uploads.sweep()  # of an import that was killed
             with _of_an_export(packed):
                 for upload in _uploads_of(packed, sources, vault):
                     library.uploads.put(upload)
@@ -537,7 +489,7 @@ def _uploads_of(
     """The uploads of an archive; each must be what its document was read from."""
     known: defaultdict[str, list[SourceRecord]] = defaultdict(list)
     for record in sources:
-        for name in filter(_is_safe, uploaded([record.state.path])):
+        for name in filter(is_safe, uploaded([record.state.path])):
             known[sealed_name(vault, record.state.path) if vault else name].append(record)
     for info in packed.infolist():
         folder, _, name = info.filename.partition("/")
@@ -558,10 +510,6 @@ def _uploads_of(
             raise LibraryDamagedError("a file in it is not the one that its document was read from")
         (own_name,) = uploaded([source.state.path])
         yield Upload(source.state.path, own_name, data)
-
-
-def _is_safe(name: str) -> bool:
-    return safe_name(name) == name
 
 
 def _vault_of_archive(packed: zipfile.ZipFile, unlock: Unlock | None) -> Vault | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
-    from localrag.library.catalogue.postgres.queue import QueuedJob
+    from localrag.library.backends.postgres.queue import QueuedJob
 
 
 def job_text(job: QueuedJob) -> str:
@@ -61,7 +61,7 @@ def job_json(job: QueuedJob) -> dict[str, Any]:
 
 
 def _state(job: QueuedJob) -> str:
-    from localrag.library.catalogue.postgres.queue import machine
+    from localrag.library.backends.postgres.queue import machine
 
     done, files, unread = job.progress.done, job.progress.files, job.progress.unread
     server = machine(job.node)

@@ -95,4 +95,4 @@ class Follower(Looking):
         self._forget(name, None)
         self._libraries.forget(name)
         self._libraries.drop(name)
-        engine.library.leave_cache()
+        engine.library.backend.leave_cache()

@@ -6,15 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 from localrag.config.settings import Settings
-from localrag.egress.databases import Database
 from localrag.engine import Engine
 from localrag.errors import ForbiddenError, LibraryNotFoundError, UsageError
 from localrag.library.acting import Role, acting_as_server
+from localrag.library.backends.opening import backend_of, is_there
 from localrag.library.folder import vaults
-from localrag.library.home import is_there
 from localrag.library.location import Location, name_of
 from localrag.server.asker import asker, own_name, recorded
 from localrag.server.naming import Naming
@@ -83,7 +81,7 @@ class Libraries:
     @property
     def of_nodes(self) -> list[str]:
         """The names of those in a database."""
-        return [name for name, place in self._places.items() if isinstance(place, Database)]
+        return [name for name, place in self._places.items() if backend_of(place).has_nodes]
 
     def engine(self, name: str) -> Engine:
         """The engine over a library, which names files as all do here; "" is the default.
@@ -102,9 +100,10 @@ class Libraries:
                 name=name,
                 role=person.least,
             )
-        if isinstance(place := self._places[name], Path):
-            vaults.prolong(place)
-        return self._engine(name)
+        engine = self._engine(name)
+        if vault := engine.library.backend.vault:
+            vaults.prolong(vault.id)
+        return engine
 
     async def listed(self, name: str) -> None:
         """Write down that who asks is told what is in a library, where that is not yet."""
@@ -220,12 +219,11 @@ class Libraries:
         Who asks next is told how to open them.
         """
         due = []
-        for name in self.opened():
-            place = self._places[name]
-            if isinstance(place, Path) and vaults.is_due(place):
+        for name, engine in self.opened().items():
+            if (vault := engine.library.backend.vault) and vaults.is_due(vault.id):
                 self.forget(name)
                 self.drop(name)
-                vaults.close_here(vaults.header_of(place).id)
+                vaults.close_here(vault.id)
                 due.append(name)
         return due
 

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from localrag import factory
 from localrag.documents.files import is_in
 from localrag.documents.formats.table import shown_name
-from localrag.egress.databases import Database
 from localrag.engine import Engine
 from localrag.errors import (
     ConfigError,
@@ -38,9 +37,10 @@ from localrag.errors import (
 from localrag.indexing import events
 from localrag.indexing.paths import holds_something
 from localrag.library.acting import acting_as
-from localrag.library.catalogue.postgres.queue import LEASE, Declined, Jobs, Progress, QueuedJob
-from localrag.library.catalogue.postgres.users import Users
+from localrag.library.backends.opening import backend_of
+from localrag.library.backends.postgres.queue import LEASE, Declined, Jobs, Progress, QueuedJob
 from localrag.library.library import Library
+from localrag.library.location import name_of
 from localrag.server.libraries import Libraries
 from localrag.server.looking import Looking, going_on
 
@@ -204,12 +204,13 @@ class _Held(Looking):
 
 def _record(library: Library, job: QueuedJob) -> None:
     """Write down for whom it is begun, before anything of it is done."""
-    if not (job.asked_by and isinstance(library.location, Database)):
+    users = backend_of(library.location).users(library.location)
+    if not job.asked_by or users is None:
         return
-    with Users(library.location) as users:
+    with users:
         if users.are_used():
             words = ", ".join(map(shown_name, job.arguments.paths)) or None
-            users.record(job.asked_by, library.location.library, job.kind, words)
+            users.record(job.asked_by, name_of(library.location), job.kind, words)
 
 
 def _work(engine: Engine, held: _Held, folders: Sequence[str]) -> None:

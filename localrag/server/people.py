@@ -24,15 +24,15 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import Message, Scope, Send
 
-from localrag.egress.databases import Database
 from localrag.errors import ForbiddenError, LibraryUnreachableError, LocalragError, UsageError
 from localrag.library.acting import User
+from localrag.library.backends.opening import backend_of
 from localrag.library.location import Location
 from localrag.server.asker import Asker, UserDirectory, no_longer
 from localrag.server.token import given_secret
 
 if TYPE_CHECKING:
-    from localrag.library.catalogue.postgres.users import Users as Kept
+    from localrag.library.backends.postgres.users import Users as Kept
 
 SECRET_HEADER: Final = "x-localrag-secret"  # noqa: S105 - the name of one
 """Beside the header that names a user: what only the proxy knows."""
@@ -252,21 +252,12 @@ def users_of(places: Sequence[Location]) -> Iterator[Kept | None]:
 
     Raises `UsageError` where some are elsewhere: nobody could tell who may see those.
     """
-    databases = {
-        (place.host, place.port, place.name): place
-        for place in places
-        if isinstance(place, Database)
-    }
-    if not databases:
-        yield None
-        return
-    from localrag.library.catalogue.postgres.users import Users as Kept
-
     with ExitStack() as held:
-        known = [held.enter_context(Kept(database)) for database in databases.values()]
-        used = [kept_place for kept_place in known if kept_place.are_used()]
-        elsewhere = len(databases) > 1 or not all(isinstance(place, Database) for place in places)
-        if used and elsewhere:
+        of_places = (backend_of(place).users(place) for place in places)
+        stores = {users and users.server: users for users in of_places}
+        known = [held.enter_context(users) for users in stores.values() if users]
+        used = [users for users in known if users.are_used()]
+        if used and len(stores) > 1:
             raise UsageError(
                 "The libraries are not all in one database, and one of these has users: nobody "
                 "else could say who may see the others.",

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from localrag.documents.formats.table import shown_name
 from localrag.errors import LibraryNotFoundError
-from localrag.library.catalogue.postgres.queue import QueuedJob
+from localrag.library.backends.postgres.queue import QueuedJob
 from localrag.library.library import Library
 from localrag.messages import spoken_to
 from localrag.presentation.jobs import job_json, job_text

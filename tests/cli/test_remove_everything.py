@@ -16,7 +16,7 @@ from library_fixtures import add, document, open_library
 from localrag.cli import remove as command
 from localrag.cli.group import cli
 from localrag.errors import LocalragError
-from localrag.library.home import is_there
+from localrag.library.backends.opening import is_there
 from localrag.library.location import Location, location_of, name_of
 from localrag.messages import spoken, spoken_to
 

@@ -13,8 +13,7 @@ from library.library_fixtures import add, document, open_library
 
 from localrag.evaluator.evaluator import CALLS_FILE, open_cache
 from localrag.library.computed import clear_computed, computed_file, computed_with
-from localrag.library.deleting import delete_library
-from localrag.library.library import Library
+from localrag.library.library import Library, delete_library
 from localrag.library.location import Location
 
 SECRET = "The vault opens with 4711."
@@ -118,7 +117,7 @@ def test_what_earlier_versions_kept_of_all_libraries_goes(library: Library, cach
 
 def test_nothing_is_made_where_nothing_was_kept(library: Library, cache: Path) -> None:
     removals = library.removals()
-    assert computed_with(library.location) == computed_file(removals)
+    assert computed_with(library.location) == (computed_file(removals), "")
     assert clear_computed(removals)
     assert clear_computed(removals)
     before = sorted(cache.rglob("*"))

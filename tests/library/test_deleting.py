@@ -14,12 +14,11 @@ from localrag.config.settings import Settings
 from localrag.egress.databases import Database, read_url
 from localrag.engine import Engine
 from localrag.errors import LibraryError, LibraryLockedError, LibraryNotFoundError
+from localrag.library.backends.opening import is_there
+from localrag.library.backends.postgres import dialect
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 from localrag.library.catalogue.filters import Filter
-from localrag.library.catalogue.postgres import dialect
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-from localrag.library.deleting import delete_library
-from localrag.library.home import is_there
-from localrag.library.library import Library
+from localrag.library.library import Library, delete_library
 from localrag.library.location import Location
 from localrag.server.following import Follower
 from localrag.server.libraries import Libraries
@@ -98,9 +97,9 @@ def test_a_folder_that_is_no_library_is_left_alone(tmp_path: Path) -> None:
 
 HOLD = """
 import sys, time
-from localrag.library.home import home_of
+from localrag.library.backends.opening import open_backend
 from localrag.library.location import location_of
-with home_of(location_of(sys.argv[1])).lock.hold(0):
+with open_backend(location_of(sys.argv[1])).lock.hold(0):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -126,7 +125,7 @@ def test_who_writes_is_named_and_nothing_goes(where: Where) -> None:
 def test_who_reads_for_long_is_not_cut_off(
     place: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localrag.library.catalogue.postgres.catalogue._DROP_PATIENCE", "100ms")
+    monkeypatch.setattr("localrag.library.backends.postgres.catalogue._DROP_PATIENCE", "100ms")
     with filled(place) as library:
         with library.one_state():
             assert library.counts().documents == 3

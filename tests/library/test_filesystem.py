@@ -96,7 +96,7 @@ def test_a_change_by_its_owner_is_seen(protected: Path, monkeypatch: pytest.Monk
     assert reading.counts().documents == 2
     with monkeypatch.context() as owner:
         owner.setattr("localrag.library.folder.locking.is_read_only", lambda *_: False)
-        owner.setattr("localrag.library.home.is_read_only", lambda *_: False)
+        owner.setattr("localrag.library.backends.folder.is_read_only", lambda *_: False)
         for path in (protected, *protected.rglob("*")):
             path.chmod(0o755)
         with open_library(protected) as library:

@@ -13,9 +13,9 @@ from library_fixtures import open_library
 
 from localrag.egress.databases import Database, read_url
 from localrag.errors import LibraryDamagedError, LibraryError, UsageError
-from localrag.library.catalogue.postgres import queue
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-from localrag.library.catalogue.postgres.queue import (
+from localrag.library.backends.postgres import queue
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
+from localrag.library.backends.postgres.queue import (
     ATTEMPTS,
     Arguments,
     Declined,

@@ -17,13 +17,12 @@ from localrag.documents.chunking import WindowChunker
 from localrag.egress.databases import Database, read_url
 from localrag.errors import LibraryError
 from localrag.library import nearest
+from localrag.library.backends.postgres import dialect
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 from localrag.library.catalogue.filters import Filter
-from localrag.library.catalogue.postgres import dialect
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
 from localrag.library.check import check_library
-from localrag.library.deleting import delete_library
 from localrag.library.derived import VectorPlacement
-from localrag.library.library import Library
+from localrag.library.library import Library, delete_library
 from localrag.library.location import Location
 from localrag.library.records import EmbeddingIdentity
 from localrag.library.transfer import migrate_library

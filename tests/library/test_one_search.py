@@ -17,8 +17,8 @@ from localrag import factory
 from localrag.config.settings import Settings
 from localrag.egress.databases import Database, read_url
 from localrag.engine import AskOptions, Engine
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 from localrag.library.catalogue.filters import Filter
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
 from localrag.library.library import Library
 from localrag.library.location import Location
 

@@ -18,14 +18,14 @@ from pooler import pooled
 
 from localrag.egress.databases import Database, read_url
 from localrag.errors import LibraryError, LibraryLockedError
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 from localrag.library.library import Library
 
 HOLD = """
 import sys, time
 from localrag.egress.databases import read_url
-from localrag.library.home import home_of
-with home_of(read_url(sys.argv[1])).lock.hold(0):
+from localrag.library.backends.opening import open_backend
+with open_backend(read_url(sys.argv[1])).lock.hold(0):
     print("held", flush=True)
     time.sleep(60)
 """

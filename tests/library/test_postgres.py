@@ -40,12 +40,12 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.library.acting import acting_as, acting_as_server
+from localrag.library.backends.postgres import dialect
+from localrag.library.backends.postgres.catalogue import WRITING, PostgresCatalogue
+from localrag.library.backends.postgres.connection import PostgresConnection
 from localrag.library.catalogue.base import Result
 from localrag.library.catalogue.filters import Filter, Glob
 from localrag.library.catalogue.migrations import MIGRATIONS
-from localrag.library.catalogue.postgres import dialect
-from localrag.library.catalogue.postgres.catalogue import WRITING, PostgresCatalogue
-from localrag.library.catalogue.postgres.connection import PostgresConnection
 from localrag.library.check import check_library
 from localrag.library.folder.locking import Holder, WriteLock
 from localrag.library.library import Library
@@ -286,7 +286,7 @@ def test_who_loses_the_right_to_write_commits_nothing(place: Database) -> None:
 def test_only_a_library_that_nobody_uses_is_dropped(
     place: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localrag.library.catalogue.postgres.catalogue._DROP_PATIENCE", "100ms")
+    monkeypatch.setattr("localrag.library.backends.postgres.catalogue._DROP_PATIENCE", "100ms")
     with filled(place, 0) as library, closing(PostgresCatalogue(place)) as other:
         with library.writing():
             other.drop()
@@ -302,7 +302,7 @@ def test_only_a_library_that_nobody_uses_is_dropped(
 
 def test_a_drop_stops_no_other_library(place: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an empty one, while tables are copied: all writing would wait behind the drop."""
-    monkeypatch.setattr("localrag.library.catalogue.postgres.catalogue._DROP_PATIENCE", "300ms")
+    monkeypatch.setattr("localrag.library.backends.postgres.catalogue._DROP_PATIENCE", "300ms")
     other = replace(place, library=f"{place.library} other")
     with (
         filled(other, 0) as library,
@@ -406,8 +406,8 @@ def test_who_waits_for_the_folder_of_a_node_holds_up_no_other(
 HOLD = """
 import sys, time
 from localrag.egress.databases import read_url
-from localrag.library.home import home_of
-with home_of(read_url(sys.argv[1])).lock.hold(0):
+from localrag.library.backends.opening import open_backend
+with open_backend(read_url(sys.argv[1])).lock.hold(0):
     print("held", flush=True)
     time.sleep(60)
 """

@@ -14,7 +14,7 @@ import pytest
 from library_fixtures import EMBEDDER, add, document, indexes, open_library
 
 from localrag.egress.databases import Database, read_url
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 from localrag.library.check import check_library
 from localrag.library.library import Library
 from localrag.types import Hit

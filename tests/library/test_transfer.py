@@ -452,7 +452,7 @@ def test_an_import_that_was_cut_off_is_completed_by_the_next(
         raise Cut
 
     monkeypatch.setattr(transfer, where, cut)
-    monkeypatch.setattr(transfer, "_unmake", lambda *_, **__: None)  # nor does a kill
+    monkeypatch.setattr(transfer, "unmake_folder", lambda *_, **__: None)  # nor does a kill
     with pytest.raises(Cut):
         bring(archive, tmp_path / "there")
     monkeypatch.undo()

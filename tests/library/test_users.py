@@ -31,12 +31,12 @@ from localrag.errors import (
     UsersBeganError,
 )
 from localrag.library.acting import Action, acting_as, acting_as_server
+from localrag.library.backends.postgres import policies
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
+from localrag.library.backends.postgres.dialect import home
+from localrag.library.backends.postgres.queue import Arguments, Progress
+from localrag.library.backends.postgres.users import Users
 from localrag.library.catalogue.catalogue import SqliteCatalogue
-from localrag.library.catalogue.postgres import policies
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-from localrag.library.catalogue.postgres.dialect import home
-from localrag.library.catalogue.postgres.queue import Arguments, Progress
-from localrag.library.catalogue.postgres.users import Users
 from localrag.library.check import check_library
 from localrag.library.folder.filesystem import CATALOGUE
 from localrag.library.library import Library

@@ -548,8 +548,8 @@ def test_an_upload_lies_nowhere_in_clear_and_goes_with_its_document(tmp_path: Pa
 
 def test_what_is_computed_with_it_is_encrypted(tmp_path: Path) -> None:
     made(tmp_path / "lib")
-    open_library(tmp_path / "lib").close()
-    key, file = computed_key(tmp_path / "lib"), tmp_path / "calls.sqlite"
+    with open_library(tmp_path / "lib") as library:
+        key, file = computed_key(library.backend), tmp_path / "calls.sqlite"
     with CallCache(file, key=key) as cache:
         cache.put("one", "a sentence of the judge", 1.0)
         assert b"sentence" not in bytes_on_disk(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.library.catalogue.postgres.queue import Arguments, Progress, QueuedJob, State
+from localrag.library.backends.postgres.queue import Arguments, Progress, QueuedJob, State
 from localrag.messages import spoken_to
 from localrag.presentation.jobs import job_text
 

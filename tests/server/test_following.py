@@ -180,7 +180,8 @@ def test_a_library_that_cannot_be_looked_at_keeps_no_other_waiting() -> None:
         dropped: ClassVar[list[str]] = []
 
         def opened(self) -> dict[str, object]:
-            gone = SimpleNamespace(is_there=False, leave_cache=lambda: True)
+            backend = SimpleNamespace(leave_cache=lambda: True)
+            gone = SimpleNamespace(is_there=False, backend=backend)
             return {
                 "broken": SimpleNamespace(library=Broken()),
                 "gone": SimpleNamespace(library=gone),

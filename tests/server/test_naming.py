@@ -32,8 +32,8 @@ from localrag.errors import (
     LocalragError,
     UsageError,
 )
+from localrag.library.backends.postgres.policies import no_roles
 from localrag.library.catalogue.filters import Filter
-from localrag.library.catalogue.postgres.policies import no_roles
 from localrag.messages import InterfaceLanguage
 from localrag.server.access import Access
 from localrag.server.app import routes_of

@@ -31,9 +31,8 @@ from localrag.egress.databases import Database, read_url
 from localrag.engine import Engine
 from localrag.errors import LibraryError, UsageError
 from localrag.indexing import events
-from localrag.library.catalogue.postgres.queue import Arguments, Jobs, QueuedJob
-from localrag.library.deleting import delete_library
-from localrag.library.library import Library
+from localrag.library.backends.postgres.queue import Arguments, Jobs, QueuedJob
+from localrag.library.library import Library, delete_library
 from localrag.library.location import Location
 from localrag.library.transfer import export_library, import_library, migrate_library
 from localrag.server import following, looking, node

@@ -26,10 +26,10 @@ from waiting import until
 
 from localrag.egress.databases import Database, read_url
 from localrag.errors import UsageError
-from localrag.library.catalogue.postgres import policies
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
-from localrag.library.catalogue.postgres.queue import Arguments
-from localrag.library.catalogue.postgres.users import Users
+from localrag.library.backends.postgres import policies
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue
+from localrag.library.backends.postgres.queue import Arguments
+from localrag.library.backends.postgres.users import Users
 from localrag.library.location import Location
 from localrag.server import people
 from localrag.server.libraries import Libraries

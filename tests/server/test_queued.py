@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localrag.errors import LibraryError
-from localrag.library.catalogue.postgres.queue import Arguments, Progress, QueuedJob
+from localrag.library.backends.postgres.queue import Arguments, Progress, QueuedJob
 from localrag.presentation.jobs import job_json, job_text
 from localrag.server.queued import _named
 

@@ -14,7 +14,7 @@ import pytest
 
 from localrag import factory
 from localrag.egress.databases import read_url
-from localrag.library.catalogue.postgres import policies
+from localrag.library.backends.postgres import policies
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
@@ -36,7 +36,7 @@ def tenants(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def database(postgres: str, tmp_path: Path) -> Iterator[str]:
     """One of its own: where there are users, nothing is done for nobody."""
-    from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+    from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 
     name = re.sub(r"\W", "_", f"tenants_{tmp_path.name}".lower())
     server = PostgresCatalogue(read_url(f"{postgres}#none"))

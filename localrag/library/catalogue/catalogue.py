@@ -26,6 +26,7 @@ from localrag.library.catalogue.guarded import (
 )
 from localrag.library.catalogue.migrations import expect_known, is_current, migrate
 from localrag.library.catalogue.reads import Snapshot
+from localrag.library.catalogue.store import CatalogueStore
 from localrag.library.catalogue.sweeping import SweepMark, logged_pages, sweep
 from localrag.library.catalogue.writes import Transaction
 from localrag.library.folder.filesystem import in_our_words, not_writable, unusable
@@ -67,15 +68,13 @@ _NOT_DAMAGE = frozenset(
 that is not there, text that is no UTF-8."""
 
 
-class SqliteCatalogue:
+class SqliteCatalogue(CatalogueStore):
     """Connections to `catalogue.sqlite`, each for one reader or writer at a time.
 
     Those that nobody uses wait for the next. Whoever reads or writes has the schema compared with
     ours first, in the same transaction: a file that came from elsewhere may hold triggers and
     views, or a log that brings them.
     """
-
-    follow = 0
 
     def __init__(self, path: Path, *, read_only: bool = False, key: str = "") -> None:
         """`read_only` makes no file beside the catalogue, not even SQLite's log.
@@ -91,11 +90,6 @@ class SqliteCatalogue:
         self._idle: list[GuardedConnection] = []
         self._forgotten = 0
         self._guard = threading.Lock()
-
-    tells_apart = False
-
-    def serve(self) -> None:
-        """Nothing: a file has no users of its own."""
 
     def keep(self, mark: SweepMark) -> None:
         """Have `settle` mark the file as swept; without, each purge writes it anew.
@@ -270,10 +264,6 @@ class SqliteCatalogue:
         except OSError:
             return None
         return found.st_dev, found.st_ino
-
-    def size(self) -> int:
-        """Nothing: the file lies in the library's folder."""
-        return 0
 
     def close(self) -> None:
         """Close all connections; the last process to do so folds the write-ahead log in.

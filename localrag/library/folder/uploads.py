@@ -51,6 +51,11 @@ def _cut(text: str, most: int) -> str:
     return text.encode()[:most].decode("utf-8", "ignore").rstrip(" .")
 
 
+def is_safe(name: str) -> bool:
+    """Whether a name is one that a file is kept by."""
+    return safe_name(name) == name
+
+
 def free_place(directory: Path, name: str, others: Iterable[str] = ()) -> Path:
     """Where a file of that name goes: `name (2)` where there is one already, or among `others`."""
     folder, given = directory / UPLOADS, Path(name)
@@ -69,7 +74,7 @@ def upload_of(
     """The file in `uploads` that is this source's, if there is one; `find` looks a path up."""
     folder, name = _last_two(source)
     kept = directory / UPLOADS / name
-    if folder != UPLOADS or safe_name(name) != name or not is_plain_file(kept):
+    if folder != UPLOADS or not is_safe(name) or not is_plain_file(kept):
         return None
     here = storable_path(kept)
     record = find(here) or find(source)

@@ -232,26 +232,24 @@ def close_here(number: str) -> bool:
     return vault is not None
 
 
-def prolong(directory: Path) -> None:
-    """Say that an opened vault is in use."""
+def prolong(number: str) -> None:
+    """Say that a vault that is open here is in use."""
     with _opened.guard:
-        vault = _opened.vaults.get(header_of(directory).id) if is_vault(directory) else None
+        vault = _opened.vaults.get(number)
         if vault is not None:
-            _opened.used[vault.id] = time.monotonic()
+            _opened.used[number] = time.monotonic()
     if vault is not None and vault.from_kernel:
-        _kernel.get(_name(vault.id), seconds=60 * vault.minutes)
+        _kernel.get(_name(number), seconds=60 * vault.minutes)
 
 
-def is_due(directory: Path) -> bool:
+def is_due(number: str) -> bool:
     """Whether a vault that is open here is to be closed: unused for long, or closed by its user."""
-    if not is_vault(directory):
-        return False
     with _opened.guard:
-        vault = _opened.vaults.get(header_of(directory).id)
+        vault = _opened.vaults.get(number)
         if vault is None:
             return False
-        idle = time.monotonic() - _opened.used[vault.id]
-    return idle > 60 * vault.minutes or (vault.from_kernel and not _is_kept(vault.id))
+        idle = time.monotonic() - _opened.used[number]
+    return idle > 60 * vault.minutes or (vault.from_kernel and not _is_kept(number))
 
 
 def is_open(directory: Path) -> bool:

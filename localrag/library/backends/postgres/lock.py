@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from localrag.errors import LibraryLockedError
+from localrag.library.backends.postgres.catalogue import HEARD, WRITING, PostgresCatalogue
 from localrag.library.catalogue.base import Row
-from localrag.library.catalogue.postgres.catalogue import HEARD, WRITING, PostgresCatalogue
 from localrag.library.folder.locking import GRACE, UNKNOWN, Holder, OnWait, WriteLock
 
 if TYPE_CHECKING:

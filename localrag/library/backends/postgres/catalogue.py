@@ -30,12 +30,13 @@ from localrag.errors import (
     LibraryUnreachableError,
 )
 from localrag.library.acting import SERVER, Role, acting, covers, users_began
+from localrag.library.backends.postgres import dialect, policies
+from localrag.library.backends.postgres.connection import PostgresConnection, said
+from localrag.library.backends.postgres.dialect import SCHEMA
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.catalogue import SqliteCatalogue
-from localrag.library.catalogue.postgres import dialect, policies
-from localrag.library.catalogue.postgres.connection import PostgresConnection, said
-from localrag.library.catalogue.postgres.dialect import SCHEMA
 from localrag.library.catalogue.reads import Snapshot
+from localrag.library.catalogue.store import CatalogueStore
 from localrag.library.catalogue.writes import Transaction
 
 if TYPE_CHECKING:
@@ -93,12 +94,14 @@ _CREATE = (
 )
 
 
-class PostgresCatalogue:
-    """Connections to the database of a library, each for one reader or writer at a time."""
+class PostgresCatalogue(CatalogueStore):
+    """Connections to the database of a library, each for one reader or writer at a time.
+
+    The server sees to its own files. What was removed is beyond every statement at once; when its
+    bytes go from tables, logs and backups is the server's affair.
+    """
 
     follow = FOLLOWED
-    has_log = False
-    swept = True
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -374,20 +377,6 @@ class PostgresCatalogue:
                 hint="Run the same command again; what was committed before is kept.",
                 library=str(self.database),
             ) from error
-
-    def begin(self) -> None:
-        """Nothing: the server sees to its own files."""
-
-    def settle(self) -> bool:
-        """Nothing, likewise."""
-        return True
-
-    def purge(self) -> bool:
-        """Nothing: what was removed is beyond every statement at once.
-
-        When its bytes go from tables, logs and backups is the server's own affair.
-        """
-        return True
 
     def copy_to(self, path: Path) -> None:
         """Write one committed state to a new catalogue in the file `path`."""

@@ -27,11 +27,11 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.library.acting import Action, Role, User
+from localrag.library.backends.postgres import policies
+from localrag.library.backends.postgres.catalogue import PostgresCatalogue, heard, no_library
+from localrag.library.backends.postgres.dialect import SCHEMA
+from localrag.library.backends.postgres.policies import MEMBER, SERVER
 from localrag.library.catalogue.base import Row
-from localrag.library.catalogue.postgres import policies
-from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue, heard, no_library
-from localrag.library.catalogue.postgres.dialect import SCHEMA
-from localrag.library.catalogue.postgres.policies import MEMBER, SERVER
 
 if TYPE_CHECKING:
     import psycopg
@@ -67,6 +67,8 @@ class Users:
     def __init__(self, database: Database) -> None:
         """`database` may name any of its libraries; the first user needs one that is there."""
         self.database = database
+        self.server = database.host, database.port, database.name
+        """What tells the database from others."""
         self._catalogue = PostgresCatalogue(database)
 
     def close(self) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from localrag.errors import LibraryError
 from localrag.library.acting import ROLES
+from localrag.library.backends.postgres.dialect import SCHEMA, home
 from localrag.library.catalogue.base import Row
-from localrag.library.catalogue.postgres.dialect import SCHEMA, home
 from localrag.library.catalogue.reads import FORGOTTEN, PURGE_DUE
 
 if TYPE_CHECKING:

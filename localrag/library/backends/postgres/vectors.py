@@ -13,18 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryError
-from localrag.library.catalogue.postgres import dialect, policies
-from localrag.library.catalogue.postgres.catalogue import CREATING, PostgresCatalogue, heard
-from localrag.library.catalogue.postgres.connection import PostgresConnection
+from localrag.library.backends.postgres import dialect, policies
+from localrag.library.backends.postgres.catalogue import CREATING, PostgresCatalogue, heard
+from localrag.library.backends.postgres.connection import PostgresConnection
 from localrag.library.catalogue.reads import Snapshot
-from localrag.library.derived import Check, DerivedVectors, Leg, Note, VectorPlacement
-from localrag.library.folder.places import Places
+from localrag.library.derived import DerivedVectors
 from localrag.library.indexes.base import DerivedIndex, SearchWithin, Vector, are_allowed
 from localrag.library.indexes.comparison import compared
 from localrag.library.records import ChunkIds, DerivedStatus, Lacking, Stamp
@@ -81,22 +80,11 @@ class _Extension:
 class VectorsOfDatabase(DerivedVectors):
     """The dense leg of a library in a database."""
 
-    def __init__(
-        self,
-        leg: Leg[Vector],
-        catalogue: PostgresCatalogue,
-        places: Places,
-        check: Check,
-        note: Note,
-        room: VectorPlacement,
-    ) -> None:
-        super().__init__(leg, catalogue, places, check, note)
-        self._database = catalogue
-        self._room = room
+    _catalogue: PostgresCatalogue
 
     def search(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """The k best by inner product of all, or of those that are `allowed`; ties by id."""
-        with self._database.read() as snapshot:
+        with self._catalogue.read() as snapshot:
             self._check(snapshot)
             extension = self._found(snapshot)
             if isinstance(extension, _Extension):
@@ -112,7 +100,7 @@ class VectorsOfDatabase(DerivedVectors):
 
     def current(self, *, keep: bool = False) -> DerivedIndex[Vector]:
         """What this node holds as of now: nothing, where the database is searched."""
-        with self._database.read() as snapshot:
+        with self._catalogue.read() as snapshot:
             there = isinstance(self._found(snapshot), _Extension)
         if not there:
             return super().current(keep=keep)
@@ -126,19 +114,19 @@ class VectorsOfDatabase(DerivedVectors):
 
         The caller may write. Raises LibraryError where that was asked for and cannot be.
         """
-        with self._database.read() as snapshot:
+        with self._catalogue.read() as snapshot:
             if self._found(snapshot) not in ("extension", "version", "index"):
                 return
             dimension, size = snapshot.embedding().dimension, snapshot.chunk_set().size
-        lacking = _build(self._database, dimension, size)
+        lacking = _build(self._catalogue, dimension, size)
         # Where only the right to make tables is lacking, the owner's next command makes it.
-        if lacking in ("extension", "version") and self._room.where == "pgvector":
+        if lacking in ("extension", "version") and self._placement.where == "pgvector":
             raise LibraryError(
                 "The vectors of the library {library} cannot be searched in the database: "
                 "pgvector {version} or newer is not installed in it.",
                 hint="Have its administrator run CREATE EXTENSION vector in that database, or "
                 "search on this computer: `localrag config set database.vectors auto`.",
-                library=str(self._database.database),
+                library=str(self._catalogue.database),
                 version=".".join(map(str, _OLDEST)),
             )
 
@@ -149,18 +137,18 @@ class VectorsOfDatabase(DerivedVectors):
         is kept in step by the server there, too, only more slowly.
         """
         with (
-            self._database.translated(),
-            self._database.session() as inner,
+            self._catalogue.translated(),
+            self._catalogue.session() as inner,
             heard(inner),
         ):
             if inner.execute(f"SELECT {policies.OWNER}").fetchone() != (True,):
                 return
-            for statement in dialect.without_nearest(self._database.number):
+            for statement in dialect.without_nearest(self._catalogue.number):
                 inner.execute(statement)
 
     def status(self, stamp: Stamp) -> DerivedStatus:
         """Where the vectors are searched, and why not in the database if they should be."""
-        with self._database.read() as snapshot:
+        with self._catalogue.read() as snapshot:
             found = self._found(snapshot)
         if isinstance(found, _Extension):
             return DerivedStatus(self._leg.name, True, 0, 0, where="database")
@@ -170,16 +158,16 @@ class VectorsOfDatabase(DerivedVectors):
         """What is to search in the database, or what is lacking for that; "" for this node."""
         if not self._is_wanted(snapshot):
             return ""
-        return _extension(snapshot, self._database.number)
+        return _extension(snapshot, self._catalogue.number)
 
     def _is_wanted(self, snapshot: Snapshot) -> bool:
         """Whether they are to be searched in the database."""
         dimension = snapshot.embedding().dimension
-        if self._room.where == "node" or dimension > _WIDEST:
+        if self._placement.where == "node" or dimension > _WIDEST:
             return False
         size = snapshot.chunk_set().size
         return bool(size) and (
-            self._room.where == "pgvector" or self._room.is_too_small(size, dimension)
+            self._placement.where == "pgvector" or self._placement.is_too_small(size, dimension)
         )
 
 
@@ -196,7 +184,7 @@ class _InDatabase:
         wanted = total if allowed is None else len(allowed)
         if k < 1 or not wanted:
             return []
-        sql = _connection(self.snapshot)
+        sql = cast("PostgresConnection", self.snapshot.sql)
         if allowed is not None and wanted <= EXACT:
             ids = allowed
         else:
@@ -359,10 +347,3 @@ def _index_of(dimension: int) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _connection(snapshot: Snapshot) -> PostgresConnection:
-    found = snapshot.sql
-    if not isinstance(found, PostgresConnection):
-        raise TypeError(type(found))
-    return found

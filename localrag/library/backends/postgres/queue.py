@@ -17,15 +17,15 @@ import msgspec
 
 from localrag.errors import LibraryError, LocalragError, UsageError, kept_error
 from localrag.library.acting import acting_as_server
+from localrag.library.backends.postgres.dialect import SCHEMA
+from localrag.library.backends.postgres.dialect import value as storable
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.guarded import damaged_rows
-from localrag.library.catalogue.postgres.dialect import SCHEMA
-from localrag.library.catalogue.postgres.dialect import value as storable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from localrag.library.catalogue.postgres.catalogue import PostgresCatalogue
+    from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 
 Kind = Literal["add", "rebuild"]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
