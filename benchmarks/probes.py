@@ -32,7 +32,9 @@ from numpy.typing import NDArray
 
 from localrag import factory
 from localrag.api import LocalRAG
-from localrag.config.settings import AnswerSettings, Settings
+from localrag.config.settings import AnswerSettings, LlamaCppSettings, Settings
+from localrag.models.embeddings.folder import weights_sha256
+from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, loaded, saved
 from localrag.prompts import with_examples
 from localrag.rag.calibration import PROBED, STARTER_PROBES, probes_key
@@ -65,6 +67,10 @@ PENALTY = {
     "relevance": 0.01,
 }
 """Of the directions, for states of mean 0 and deviation 1: C of scikit-learn."""
+
+
+FEWEST = 20
+"""Cases of either kind without which nothing is fitted."""
 
 
 class Asked(msgspec.Struct):
@@ -131,13 +137,14 @@ def scope_case(source: str, question: str, kind: str, *, about_all: bool, compar
     return Case(source, question, messages, len(messages) - 1, labels)
 
 
-def written_cases(work: Path) -> Iterator[Case]:
+def written_cases(arguments: argparse.Namespace) -> Iterator[Case]:
     """Those that directions are fitted on."""
-    for asked in read(CASES / "questions.jsonl", Asked):
+    work: Path = arguments.work
+    for asked in read(CASES / "questions.jsonl", Asked)[: arguments.questions]:
         about_all, compares = asked.scope == "all", asked.kind == "compare-two"
         asks = {"about_all": about_all, "compares": compares}
         yield scope_case("questions", asked.question, asked.kind, **asks)
-    for number, folder in enumerate(read(CASES / "folders.jsonl", Folder)):
+    for number, folder in enumerate(read(CASES / "folders.jsonl", Folder)[: arguments.made_up]):
         documents = work / f"folder-{number}"
         write(folder, documents)
         texts = {section.id: squeezed(section.text) for section in folder.sections}
@@ -257,10 +264,10 @@ def first_sections(documents: Path, questions: Sequence[str]) -> Iterator[list[l
 # -- states -------------------------------------------------------------------------
 
 
-def states_of(cases: Sequence[Case], work: Path) -> NDArray[np.float32]:
+def states_of(cases: Sequence[Case], arguments: argparse.Namespace) -> NDArray[np.float32]:
     """The states at the ends of prompts, shape (cases, width); those known already are not read."""
-    model = factory.make_local_model(Settings().llm, factory.make_models())  # type: ignore[arg-type]
-    folder = work / "states"
+    model = LlamaCppModel(arguments.model or starter())
+    folder: Path = arguments.work / "states"
     folder.mkdir(parents=True, exist_ok=True)
     order = sorted(cases, key=lambda case: [m.content for m in case.messages[: case.keep]])
     for number, case in enumerate(order):
@@ -273,22 +280,31 @@ def states_of(cases: Sequence[Case], work: Path) -> NDArray[np.float32]:
     return np.array([np.load(folder / f"{case.key}.npy") for case in cases])
 
 
+def starter() -> Path:
+    """The starter's file."""
+    local = Settings().llm
+    assert isinstance(local, LlamaCppSettings)
+    return factory.model_file(local.model, factory.make_models())
+
+
 def states(arguments: argparse.Namespace) -> None:
     """Read all that is fitted on."""
-    states_of(list(written_cases(arguments.work))[: arguments.limit], arguments.work)
+    states_of(list(written_cases(arguments)), arguments)
 
 
 def fit(arguments: argparse.Namespace) -> None:
     """Fit the directions, print how they fare on what each was not fitted on, and save them."""
     from sklearn.metrics import roc_auc_score
 
-    cases = list(written_cases(arguments.work))[: arguments.limit]
-    read_states = states_of(cases, arguments.work)
+    cases = list(written_cases(arguments))
+    read_states = states_of(cases, arguments)
     directions: dict[str, Direction] = {}
     print("| decision | cases | yes | accuracy | area under the curve |\n|---|---|---|---|---|")
     for decision, strength in PENALTY.items():
         chosen = [number for number, case in enumerate(cases) if decision in case.labels]
         labels = np.array([cases[number].labels[decision] for number in chosen])
+        if min(labels.sum(), (~labels).sum()) < FEWEST:
+            continue
         rows = read_states[chosen]
         groups = {source: place for place, source in enumerate(sorted({c.source for c in cases}))}
         parts = np.array(
@@ -309,8 +325,7 @@ def fit(arguments: argparse.Namespace) -> None:
         accuracy, area = np.mean((shares > 0.5) == labels), roc_auc_score(labels, shares)
         print(f"| {decision} | {len(chosen)} | {labels.sum()} | {accuracy:.3f} | {area:.3f} |")
         directions[decision] = direction(rows, labels, strength)
-    settings, models = Settings(), factory.make_models()
-    key = probes_key(factory.llm_sha256(settings.llm.model, models))  # type: ignore[union-attr]
+    key = probes_key(weights_sha256([arguments.model or starter()], arguments.work))
     arguments.out.write_bytes(saved(key, directions))
 
 
@@ -340,9 +355,10 @@ def measure(arguments: argparse.Namespace) -> None:
     print("| folder | decision | area under the curve | bound | yes, of those | of others |")
     print("|---|---|---|---|---|---|")
     for folder in arguments.folders:
-        cases = list(measured_cases(folder))[: arguments.limit]
-        read_states = states_of(cases, arguments.work)
-        for decision, bound in bounds.items():
+        cases = list(measured_cases(folder))
+        read_states = states_of(cases, arguments)
+        for decision in sorted(bounds.keys() & directions.keys()):
+            bound = bounds[decision]
             rows = [
                 (directions[decision].probability(state), case.labels[decision])
                 for case, state in zip(cases, read_states, strict=True)
@@ -359,20 +375,18 @@ def measure(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run one of the three."""
+    commands = {"states": states, "fit": fit, "measure": measure}
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(required=True)
-    for run in (states, fit, measure):
-        command = commands.add_parser(run.__name__, help=run.__doc__)
-        command.set_defaults(run=run)
-        command.add_argument("work", type=Path)
-        command.add_argument("--limit", type=int, help="cases, for a trial")
-        if run is fit:
-            command.add_argument("--out", type=Path, default=SHIPPED)
-        if run is measure:
-            command.add_argument("folders", type=Path, nargs="+")
-            command.add_argument("--probes", type=Path, default=SHIPPED)
+    parser.add_argument("what", choices=commands)
+    parser.add_argument("work", type=Path, help="where states and libraries are kept")
+    parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER")
+    parser.add_argument("--model", type=Path, help="a GGUF file, default: the starter's")
+    parser.add_argument("--questions", type=int, help="for a trial, the first of them")
+    parser.add_argument("--made-up", type=int, help="for a trial, the first made-up folders")
+    parser.add_argument("--out", type=Path, default=SHIPPED, help="fit: where directions go")
+    parser.add_argument("--probes", type=Path, default=SHIPPED, help="measure: what is measured")
     arguments = parser.parse_args()
-    arguments.run(arguments)
+    commands[arguments.what](arguments)
 
 
 if __name__ == "__main__":

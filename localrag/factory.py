@@ -472,10 +472,10 @@ def calibration_key_of(settings: Settings, models: ModelStore) -> str | None:
     """What the grades of these settings' model are known by; None for one behind a server."""
     if isinstance(settings.llm, OpenAISettings):
         return None
-    return calibration_key(llm_sha256(settings.llm.model, models), make_wording(settings))
+    return calibration_key(_llm_sha256(settings.llm.model, models), make_wording(settings))
 
 
-def llm_sha256(name: str, models: ModelStore) -> str:
+def _llm_sha256(name: str, models: ModelStore) -> str:
     """The SHA-256 of a language model's file, in hexadecimal."""
     from localrag.models.embeddings.folder import weights_sha256
 
@@ -484,7 +484,7 @@ def llm_sha256(name: str, models: ModelStore) -> str:
 
 def _directions(settings: Settings, models: ModelStore) -> Mapping[str, Direction]:
     """What is read from the states of these settings' model: for the starter there are probes."""
-    return load_probes(llm_sha256(settings.llm.model, models))
+    return load_probes(_llm_sha256(settings.llm.model, models))
 
 
 def find_calibration(settings: Settings, models: ModelStore) -> Calibration | None:

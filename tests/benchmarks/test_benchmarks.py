@@ -59,6 +59,11 @@ RUNS: dict[str, tuple[str, ...]] = {
     "ocr": ("small.pdf --pages 2 --turns 0",),
     "positions": ("small.pdf --sentences 3 --rotate 90", "small.pdf --sentences 3 --drawn"),
     "postgres": ("library 20 {url}", "vectors 1000 {url}"),
+    "probes": (
+        "states work --questions 60 --made-up 1 --model {small}",
+        "fit work --questions 60 --made-up 1 --model {small} --out probes.npz",
+        "measure work office --probes probes.npz --model {small}",
+    ),
     "ragas_comparison": (
         "samples . samples.jsonl",
         "run localrag-process samples.jsonl out.jsonl --first 2",
@@ -120,6 +125,7 @@ MODELS = {
     "kv_type": (SMALL,),
     "llm_speed": (SMALL,),
     "peers/compare": (SMALL, EMBEDDING),
+    "probes": (SMALL,),
     "ragas_comparison": (SMALL,),
     "reranking": (CROSS_ENCODER,),
     "self_rag": (SMALL,),
