@@ -86,14 +86,16 @@ def journal_that_deletes(path: Path, victim: Path) -> None:
     path.write_bytes(header + page + name + struct.pack(">2I", len(name), sum(name)) + magic)
 
 
+_PID = os.getppid()
+"""Of a process that runs, and the same in all that run tests beside each other."""
 LINKS = (
     *("keywords", "kv", "vectors", "vectors.faiss", "write.lock", "write.lock.json", "seal.key"),
     *("catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"),
     *("catalogue.sqlite-swept", "catalogue.sqlite-swept.0a1b2c3d.part"),
     *("catalogue.sqlite-journal", "keywords/index.json", "keywords/bm25-01234567"),
     *("keywords/reader-01234567", f"kv/{'2' * 40}.kv", "kv/tmpx.new", "holidays", "kv/holidays"),
-    *(f"vectors.faiss.{os.getpid()}.part", f"write.lock.json.{os.getpid()}.part"),
-    *(f"catalogue.sqlite.import.{os.getpid()}.part", "vectors.faiss.0a1b2c3d.part"),
+    *(f"vectors.faiss.{_PID}.part", f"write.lock.json.{_PID}.part"),
+    *(f"catalogue.sqlite.import.{_PID}.part", "vectors.faiss.0a1b2c3d.part"),
     *("vectors/index.json", f"vectors/{'4' * 16}.segment", "vectors/index.json.0a1b2c3d.part"),
 )
 

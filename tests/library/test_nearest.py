@@ -16,8 +16,8 @@ from library_fixtures import EMBEDDER, add, document, indexes, open_library
 from localrag.documents.chunking import WindowChunker
 from localrag.egress.databases import Database, read_url
 from localrag.errors import LibraryError
-from localrag.library import nearest
 from localrag.library.backends.postgres import dialect
+from localrag.library.backends.postgres import vectors as nearest
 from localrag.library.backends.postgres.catalogue import PostgresCatalogue
 from localrag.library.catalogue.filters import Filter
 from localrag.library.check import check_library
