@@ -40,7 +40,7 @@ def main() -> None:
     workers: list[str] = []
     if chosen == ["--all"] or all(word.startswith("--changed") for word in chosen):
         chosen = [] if chosen == ["--all"] else [*chosen, *QUICK]
-        workers = WORKERS
+        workers = list(WORKERS)
         environment.setdefault("OMP_NUM_THREADS", "1")  # the cores are taken by the workers
 
     def run(*command: str) -> None:
@@ -50,7 +50,10 @@ def main() -> None:
 
     if wanted := _needed(python, chosen) if chosen else PRESETS:
         run("-m", "localrag", "models", "pull", *wanted)
-    run(str(ROOT / "scripts" / "offline.py"), python, "-m", "pytest", *workers, *chosen)
+    # A worker's folders lie one deeper: a short name keeps paths as long as without workers.
+    with tempfile.TemporaryDirectory(prefix="t", ignore_cleanup_errors=True) as folder:
+        workers += ["--basetemp", folder] if workers else []
+        run(str(ROOT / "scripts" / "offline.py"), python, "-m", "pytest", *workers, *chosen)
 
 
 def _needed(python: str, chosen: list[str]) -> list[str]:

@@ -103,7 +103,13 @@ def test_only_the_models_are_pulled_that_the_chosen_tests_need(
     script.main()
     *pulls, ran = [json.loads(line) for line in calls.read_text().splitlines()]
     assert pulls == ([["-m", "localrag", "models", "pull", *pulled]] if pulled else [])
-    passed = script.WORKERS if arguments == ["--all"] else arguments
+    passed = arguments
+    if arguments == ["--all"]:
+        passed, (option, folder) = [*script.WORKERS], ran[-2:]
+        assert option == "--basetemp"
+        assert len(folder) < len("/tmp/pytest-of-root")
+        assert not Path(folder).exists()
+        del ran[-2:]
     assert ran[-2 - len(passed) :] == ["-m", "pytest", *passed]
 
 
