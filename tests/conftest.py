@@ -186,5 +186,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("list_models"):
         config.option.collectonly = True
     is_worker = hasattr(config, "workerinput")  # its reports are counted where they come together
-    if os.environ.get("CI") == "true" and not is_worker:
+    if is_worker:
+        for name in ("COLUMNS", "LINES"):  # set by readline, which execnet's interpreter imports
+            os.environ.pop(name, None)
+    elif os.environ.get("CI") == "true":
         config.pluginmanager.register(_NoSkips())
