@@ -448,6 +448,7 @@ class Engine:
 
         None where the question is about one thing.
         """
+        from localrag.rag.grading import Grade
         from localrag.rag.grading import Reading as GradedReading
         from localrag.tables import documents, membership
         from localrag.tables.answering import LibraryAccess, Reference, answered
@@ -481,15 +482,14 @@ class Engine:
         ) -> tuple[list[ScoredChunk], dict[Reference, Citation]]:
             return self._cited(references, options, reading)
 
-        def stated(text: str) -> float:
+        def stated(text: str) -> Grade:
             hits = self._found(text, 2, _unexpanded(settings), options, lambda: allowed, unheard)
             section = self._widened(hits, 1, allowed)
             reading.chunks.update(hit.chunk.id for hit in section)
             grader = factory.make_grader(model, self.embedder)
             if not section:
-                return 0.0
-            grade = grader.relevance(text, GradedReading(answer_language(text), tuple(section)))
-            return grade.value if grade.probability is None else grade.probability
+                return Grade(0.0)
+            return grader.relevance(text, GradedReading(answer_language(text), tuple(section)))
 
         def ask(text: str, source: str) -> Reply:
             answer = answer_of(self.stream(text, _of_document(options, source)))
@@ -535,6 +535,7 @@ class Engine:
             stated,
             ask,
             belonging,
+            settings.answer.enough,
             settings.answer.strict,
         )
         return (yield from answered(question, access, model.chooser, model.llm, self.tokenizer))

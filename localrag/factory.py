@@ -394,7 +394,7 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
     match settings.llm:
         case LlamaCppSettings() as local:
             made = make_local_model(local, models, library)
-            return _in_process(made, _scale(settings, models), _directions(settings, models))
+            return _in_process(made, _scale(settings, models), directions_of(settings, models))
         case OpenAISettings() as server:
             guard, outgoing = hosted.guarded(settings, library)
             salt = library.backend.cache_salt if library else ""
@@ -482,8 +482,10 @@ def _llm_sha256(name: str, models: ModelStore) -> str:
     return _weights_sha256(name, models) or weights_sha256([models.path(name)], cache_folder())
 
 
-def _directions(settings: Settings, models: ModelStore) -> Mapping[str, Direction]:
+def directions_of(settings: Settings, models: ModelStore) -> Mapping[str, Direction]:
     """What is read from the states of these settings' model: for the starter there are probes."""
+    if isinstance(settings.llm, OpenAISettings):
+        return {}
     return load_probes(_llm_sha256(settings.llm.model, models))
 
 
@@ -647,7 +649,7 @@ def make_retrievers_to_compare(
     texts: Texts,
 ) -> dict[str, Retriever]:
     """Each leg and each fusion over the same indexes, by the name that `bench` gives it."""
-    dense = DenseRetriever(embedder, vectors)
+    dense = DenseRetriever(embedder, by_language(embedder, vectors, texts))
     tokenizer = make_tokenizer(settings)
     keyword = KeywordRetriever(tokenizer, keywords)
     retrievers: dict[str, Retriever] = {"keyword": keyword, "dense": dense}

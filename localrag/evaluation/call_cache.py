@@ -7,6 +7,7 @@ prompts, passages or models are never answered with something old.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import threading
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from localrag.errors import UsageError
 from localrag.library.catalogue.guarded import database_errors, open_database
-from localrag.models.llms.base import LLM, ChoiceScorer, Completion, Options
+from localrag.models.llms.base import LLM, ChoiceScorer, Completion, Options, StateReader
 from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.system import files
 from localrag.types import Message
@@ -99,7 +100,9 @@ def key_of(*parts: object) -> str:
 
 
 class CachedModel:
-    """A language model whose every outcome is kept: an `LLM`, and a `ChoiceScorer` of `scorer`.
+    """A language model whose every outcome is kept.
+
+    An `LLM`, a `ChoiceScorer` of `scorer`, and a `StateReader` of `reader`.
 
     `seconds` counts what all outcomes cost when they were computed, whether now or earlier;
     `saved` is the part of it that was computed before this model was opened, and `computed` how
@@ -108,10 +111,16 @@ class CachedModel:
     """
 
     def __init__(
-        self, llm: LLM, scorer: ChoiceScorer | None, fingerprint: str, cache: CallCache
+        self,
+        llm: LLM,
+        scorer: ChoiceScorer | None,
+        fingerprint: str,
+        cache: CallCache,
+        reader: StateReader | None = None,
     ) -> None:
         self._llm = llm
         self._scorer = scorer
+        self._reader = reader
         self.fingerprint = fingerprint
         self._cache = cache
         self._lock = threading.Lock()
@@ -185,6 +194,16 @@ class CachedModel:
             lambda: scorer.score_choices(messages, choices, keep=keep).tolist(),
         )
         return np.asarray(value, dtype=np.float64)
+
+    def last_state(self, messages: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
+        """States, from the cache where the same was read before."""
+        reader = self._reader
+        assert reader is not None, "its probes are read with a reader"  # noqa: S101
+        value = self._kept(
+            self._key("state", messages, []),
+            lambda: base64.b64encode(reader.last_state(messages, keep=keep).tobytes()).decode(),
+        )
+        return np.frombuffer(base64.b64decode(value), np.float32)
 
     def _key(self, kind: str, messages: Sequence[Message], asked: Sequence[object]) -> str:
         plain = [[message.role, message.content] for message in messages]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.metric import Response
 from localrag.hosted import private_sources, sendable
 from localrag.models.llms.openai.server_info import served_model
+from localrag.models.llms.probes import Direction, saved
 from localrag.prompts import all_prompts
 from localrag.rag.base import answer_of
 from localrag.types import ScoredChunk, Step
@@ -57,9 +59,11 @@ class EvaluatedEngine(Engine):
             return model  # what fits into a budget would be more, were some of it remembered
         if self._cached is None:
             fingerprint = model_fingerprint(settings)
-            self._cached = CachedModel(model.llm, model.scorer, fingerprint, self._cache)
+            reader = model.probes.reader if model.probes else None
+            self._cached = CachedModel(model.llm, model.scorer, fingerprint, self._cache, reader)
         cached = self._cached
-        return replace(model, llm=cached, scorer=cached if model.scorer else None)
+        probes = model.probes and replace(model.probes, reader=cached)
+        return replace(model, llm=cached, scorer=cached if model.scorer else None, probes=probes)
 
     @property
     def saved(self) -> float:
@@ -116,6 +120,7 @@ class EvaluatedEngine(Engine):
             hashlib.sha256(words).hexdigest(),
             model_fingerprint(settings),
             msgspec.to_builtins(factory.find_calibration(settings, factory.make_models())),
+            _digest(factory.directions_of(settings, factory.make_models())),
             library.embedding.fingerprint,
             documents,
         )
@@ -123,6 +128,10 @@ class EvaluatedEngine(Engine):
     def _hear(self, step: Step) -> None:
         for note in step.notes:
             self._tell(note)
+
+
+def _digest(directions: Mapping[str, Direction]) -> str:
+    return hashlib.sha256(saved("", directions)).hexdigest() if directions else ""
 
 
 def model_fingerprint(settings: Settings) -> str:

@@ -116,11 +116,19 @@ class Grader:
         return Grade(choice[0]) if choice.read else Grade(1.0, unread=True)
 
     def relevance(self, question: str, reading: Reading) -> Grade:
-        """Probability that the exact answer can be had from the passages alone."""
-        task = render("relevance", reading.language, question=question.strip())
-        messages = reading.messages(task)
-        if probed := self._chooser.probe(("relevance",), messages, keep=1):
-            return Grade(PROBED.grade(probed[0]), probability=probed[0])
+        """Probability that the exact answer can be had from the passages alone.
+
+        Of a single one it is read from the model's state, where that was probed.
+        """
+        if len(reading.chunks) == 1:
+            messages = reading.messages(_relevance_task(question, reading))
+            if probed := self._chooser.probe(("relevance",), messages, keep=1):
+                return Grade(PROBED.grade(probed[0]), probability=probed[0])
+        return self.own_relevance(question, reading)
+
+    def own_relevance(self, question: str, reading: Reading) -> Grade:
+        """The same as the model itself says."""
+        messages = reading.messages(_relevance_task(question, reading))
         choice = self._chooser.choose(messages, YES_NO[reading.language], keep=1)
         if not choice.read:
             similarity = min(max(self._similarity(question, reading.chunks[0]), 0.0), 1.0)
@@ -202,6 +210,10 @@ class Grader:
             return Grade(value)
         value, probability = self._scale.read(graded, language, value)
         return Grade(value, probability=probability)
+
+
+def _relevance_task(question: str, reading: Reading) -> str:
+    return render("relevance", reading.language, question=question.strip())
 
 
 def _supported(choice: Choice, language: LanguageCode) -> Grade:

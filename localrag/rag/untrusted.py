@@ -95,7 +95,8 @@ class UntrustedPassages:
             self._originals[suspects[0].chunk_id].chunk, text=text, heading="", columns=()
         )
         reading = Reading(answer_language(question), (ScoredChunk(chunk, 0.0, ""),))
-        if self._grader.relevance(question, reading).value >= ANSWERS:
+        # The probe of the model's state has seen no orders.
+        if self._grader.own_relevance(question, reading).value >= ANSWERS:
             return False
         chunks = {each.chunk_id for each in suspects}
         told = [each for each in self._steering if each.chunk_id in chunks]

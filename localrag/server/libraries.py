@@ -100,9 +100,10 @@ class Libraries:
                 name=name,
                 role=person.least,
             )
+        if opened := self.opened().get(name):  # before it may be closed for having been idle
+            _prolong(opened)
         engine = self._engine(name)
-        if vault := engine.library.backend.vault:
-            vaults.prolong(vault.id)
+        _prolong(engine)
         return engine
 
     async def listed(self, name: str) -> None:
@@ -243,3 +244,9 @@ class Libraries:
                 engine.close()
             self._engines.clear()
             self._naming.clear()
+
+
+def _prolong(engine: Engine) -> None:
+    """Have a vault stay open for as long again; of other libraries nothing."""
+    if vault := engine.library.backend.vault:
+        vaults.prolong(vault.id)

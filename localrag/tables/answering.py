@@ -19,7 +19,7 @@ from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
 from localrag.rag.base import finished, timed
-from localrag.rag.grading import log_odds
+from localrag.rag.grading import Grade, log_odds
 from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
@@ -69,11 +69,13 @@ class LibraryAccess:
     cite: Callable[[Sequence[Reference]], Cites]
     name: Callable[[str], str]
     """What a source is called."""
-    stated: Callable[[str], float]
-    """Probability that the best section of the library answers a question by itself."""
+    stated: Callable[[str], Grade]
+    """How far the best section of the library answers a question by itself."""
     ask: Ask
     belonging: Callable[[str, Sequence[DocumentRecord]], Generator[Step, None, Table | None]]
     """Which of some documents a question means, see `tables.membership`."""
+    enough: float = 0.8
+    """The grade from which on a section does, see `AnswerSettings`."""
     strict: bool = False
     """Whether only what the documents bear out may be told."""
 
@@ -95,7 +97,7 @@ def answered(
     if scope.operation == "LOOKUP":
         return None
     # "How many days of training do staff have?" is no count where a document gives the number.
-    if log_odds(scope.about_all) - log_odds(access.stated(question)) < _RATHER_ALL:
+    if _is_rather_stated(question, scope, access):
         return None
     yield Step("scope", {"all": True}, scope.about_all, seconds)
     began = time.perf_counter()
@@ -116,6 +118,16 @@ def answered(
             return True
         seconds = 0.0
     return False
+
+
+def _is_rather_stated(question: str, scope: plan.Scope, access: LibraryAccess) -> bool:
+    """Whether a section rather states the answer than that all has to be gone through."""
+    if scope.is_probed:
+        stated = access.stated(question)
+        odds = log_odds(stated.value if stated.probability is None else stated.probability)
+        return log_odds(scope.about_all) - odds < _RATHER_ALL
+    # A list is never left to one section: what a model says of itself was not measured for that.
+    return scope.operation != "LIST" and access.stated(question).value >= access.enough
 
 
 def _may_follow(rows: plan.Rows, first: plan.Rows) -> bool:

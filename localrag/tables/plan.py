@@ -73,6 +73,11 @@ class Scope:
     computes: tuple[Compute, ...] = COMPUTES
     """What a query may compute of sheets: what the operation leaves, where a probe told it."""
 
+    @property
+    def is_probed(self) -> bool:
+        """Whether a probe told it."""
+        return self.computes != COMPUTES
+
 
 def scope(question: str, chooser: Chooser) -> Scope:
     """What a question needs, as a probe of the model's state tells, else as the model chooses.

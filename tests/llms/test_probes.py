@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.config.settings import AnswerSettings
+from localrag.errors import StoppedError
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, Probes, loaded, saved
@@ -102,6 +104,15 @@ def test_a_passage_is_graded_by_the_models_state() -> None:
     assert PROBED.probability(AnswerSettings().min_answerable) == pytest.approx(0.35, abs=0.01)
 
 
+def test_the_model_itself_is_asked_of_several_passages_and_of_orders() -> None:
+    """What was not among the cases that directions were fitted on."""
+    passage = ScoredChunk(Chunk(1, "d", 0, "A", "", 1, 1, 0, 1), 0.5, "s")
+    llm = ScriptedLLM(scores=[{"Yes": 0.9, "No": 0.1}, {"Yes": 0.3, "No": 0.7}])
+    grader = Grader(LogitChooser(llm, Probes(States(), {"relevance": along(1)})))
+    assert grader.relevance("q", Reading("en", (passage, passage))).value == pytest.approx(0.9)
+    assert grader.own_relevance("q", Reading("en", (passage,))).value == pytest.approx(0.3)
+
+
 def test_the_starters_directions_hold_for_the_prompts_of_this_version() -> None:
     """Where this fails, a prompt was changed: `benchmarks/probes.py` fits them anew."""
     spec = catalogue().find(starter_calibration().model)
@@ -116,7 +127,12 @@ def test_the_starters_directions_hold_for_the_prompts_of_this_version() -> None:
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
-def test_a_state_does_not_hang_on_what_was_read_before(models_dir: Callable[[str], Path]) -> None:
+def test_a_state_does_not_hang_on_what_was_read_before(
+    models_dir: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
     path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
     prompt = [Message("system", "The bell rings at noon."), Message("user", "When does it ring?")]
     other = [Message("system", "The bell rings at noon."), Message("user", "What rings?")]
@@ -128,3 +144,13 @@ def test_a_state_does_not_hang_on_what_was_read_before(models_dir: Callable[[str
         assert not np.array_equal(state, model.last_state(other, keep=1))
         assert np.array_equal(state, model.last_state(prompt, keep=1))
         assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
+        stopped = threading.Event()
+        stopped.set()
+        with pytest.raises(StoppedError):
+            model.for_call(stopped).last_state(other, keep=1)
+        monkeypatch.setattr(model._context, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.last_state(other, keep=1)
+        monkeypatch.undo()
+        assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
+        assert np.array_equal(state, model.last_state(prompt, keep=1))

@@ -8,11 +8,15 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.library.records import DocumentRecord
 from localrag.models.llms.choices import LogitChooser
+from localrag.models.llms.probes import Direction, Probes
+from localrag.rag.grading import Grade
 from localrag.tables import answering, plan
 from localrag.tables.answering import LibraryAccess, answered, shown
 from localrag.tables.collections import collections
@@ -108,7 +112,7 @@ def access(
     *,
     hits: Sequence[str],
     sheets: Sequence[Dataset] = (),
-    stated: Callable[[str], float] = lambda _: 0.0,
+    stated: Callable[[str], Grade] = lambda _: Grade(0.0),
     ask: Ask = lambda *_: Reply("", stated=False),
     belonging: Callable[..., Generator[Step, None, Grid | None]] = unparted,
 ) -> LibraryAccess:
@@ -156,20 +160,44 @@ def test_a_question_about_one_thing_is_left_to_others() -> None:
     assert not llm.history
 
 
-def test_what_a_section_rather_states_is_not_gone_through_for() -> None:
+def test_a_number_that_a_passage_gives_is_not_counted_and_a_list_is_never_taken_from_one() -> None:
     asked: list[str] = []
 
-    def stated(question: str) -> float:
+    def stated(question: str) -> Grade:
         asked.append(question)
-        return {"How many days of leave are there?": 0.95}.get(question, 0.5)
+        return Grade(0.95)
 
     llm, question = ScriptedLLM(scores=[COUNT]), "How many days of leave are there?"
     assert run(question, llm, access(Filled([]), hits=[], stated=stated)) == ("", None, [])
     assert asked == [question]
     llm = ScriptedLLM(scores=[LIST])
     _, _, steps = run("Which contracts renew?", llm, access(Filled([]), hits=[], stated=stated))
-    assert asked == [question, "Which contracts renew?"]
+    assert asked == [question]
     assert [step.kind for step in steps] == ["scope", "plan"]
+
+
+@pytest.mark.parametrize(
+    ("about_all", "stated", "rather"), [(3.0, 0.5, False), (3.0, 0.95, True), (1.2, 0.6, True)]
+)
+def test_what_a_section_rather_states_is_not_gone_through_for(
+    about_all: float, stated: float, rather: bool
+) -> None:
+    """Also a list, where states were probed: both are probabilities then."""
+
+    class State:
+        def last_state(self, *_: object, **__: object) -> NDArray[np.float32]:
+            return np.array([about_all, 1.0], np.float32)
+
+    names = ("about_all", "compares", "LIST", "COUNT", "SUM", "MAX")
+    weights = {"about_all": (1, 0), "LIST": (0, 1)}
+    directions = {
+        name: Direction(np.array(weights.get(name, (0, 0)), np.float32), 0.0) for name in names
+    }
+    asked = access(Filled([]), hits=[], stated=lambda _: Grade(stated))
+    chooser = LogitChooser(ScriptedLLM(), Probes(State(), directions))
+    pieces = answered("Which contracts renew?", asked, chooser, ScriptedLLM(), str.split)
+    kinds = [piece.kind for piece in pieces if isinstance(piece, Step)]
+    assert kinds == ([] if rather else ["scope", "plan"])
 
 
 def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:

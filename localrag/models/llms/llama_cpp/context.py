@@ -340,6 +340,8 @@ class LlamaContext:
         try:
             self.append(tokens[-1])
             pointer = self._c.llama_get_embeddings_ith(self._context, -1)
+            if not pointer:
+                raise BackendError("llama.cpp shows no states of this model.")
             return np.ctypeslib.as_array(pointer, shape=(self.width,)).copy()
         finally:
             self._c.llama_set_embeddings(self._context, False)
