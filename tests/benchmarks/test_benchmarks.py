@@ -60,8 +60,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "positions": ("small.pdf --sentences 3 --rotate 90", "small.pdf --sentences 3 --drawn"),
     "postgres": ("library 20 {url}", "vectors 1000 {url}"),
     "probes": (
-        "states work --questions 60 --made-up 1 --model {small}",
-        "fit work --questions 60 --made-up 1 --model {small} --out probes.npz",
+        "states work --questions 60 --made-up 0 --model {small}",
+        "fit work --questions 60 --made-up 0 --model {small} --out probes.npz",
         "measure work office --probes probes.npz --model {small}",
     ),
     "ragas_comparison": (
