@@ -16,7 +16,7 @@ from localrag.languages import LANGUAGES, LanguageCode
 from localrag.prompts import render
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit, timed
-from localrag.rag.grading import Grade, Grader, Reading, as_read
+from localrag.rag.grading import Grade, Grader, Reading, as_read, log_odds
 from localrag.rag.relevance import graded, is_tied
 from localrag.rag.verdicts import asks_whether
 from localrag.rag.versions import newer
@@ -28,6 +28,13 @@ answer of nearly all questions (`benchmarks/log/2026-11.md`, 2026-11-23)."""
 
 MOST_NEWER = 2
 """Passages of newer documents that are read besides, where one was enough."""
+
+LATER = 0.15
+"""Log odds by which a passage has to be surer than the one before it, as the search ranks them.
+
+Up to twice of it changes nothing on 600 questions of 20 made-up folders, and names the right
+passage for one question more of 134 on four others; two languages that say the same differ by less.
+"""
 
 ABOUT_AS_SURE = 0.15
 """How much less sure a passage of a newer document may be of holding the answer than the best."""
@@ -84,8 +91,8 @@ class PassageReader:
             grades[number] = yield from self.grade(question, chunks, language, number)
             if self.is_enough(grades[number]) and not is_tied(chunks, number):
                 break
-        best, *others = sorted(grades, key=lambda number: -grades[number])
-        if grades[best] >= least:
+        best, *others = sorted(grades, key=lambda n: LATER * n - log_odds(grades[n]))
+        if max(grades.values()) >= least:
             best = yield from self.in_force(question, best, grades, chunks, language)
             return self.alone(question, best, chunks, language)
         if asks_whether(question):
