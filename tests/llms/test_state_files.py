@@ -121,24 +121,28 @@ def test_the_longest_unused_go_first_and_the_cap_holds(folder: Path) -> None:
     assert ours.get(b"e")
 
 
-def test_where_times_are_set_through_links_alone_a_state_is_found_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("follows", [True, False])
+def test_times_are_set_through_links_only_where_a_system_has_no_other_way(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, follows: bool
 ) -> None:
-    """As on Windows."""
+    """On Windows, which refuses all else, a state that was read ahead is found and used as well."""
     set_times = os.utime
+    asked: list[bool] = []
 
-    def utime(path: Path, times: tuple[float, float] | None = None, **more: bool) -> None:
-        if not more["follow_symlinks"]:
-            raise NotImplementedError("follow_symlinks unavailable on this platform")
+    def utime(
+        path: Path, times: tuple[float, float] | None = None, *, follow_symlinks: bool = True
+    ) -> None:
+        asked.append(follow_symlinks)
         set_times(path, times)
 
     monkeypatch.setattr(os, "utime", utime)
-    monkeypatch.setattr(state_files, "_FOLLOWING", True)
+    monkeypatch.setattr(os, "supports_follow_symlinks", set() if follows else {utime})
     ours = files(folder)
     assert ours.put_ahead(b"a", b"x" * 100, 1000, 0, lambda: True)
     assert len(state_files.states_ahead(folder)) == 1
     assert bytes(ours.get(b"a") or b"") == b"x" * 100
     assert state_files.states_ahead(folder) == []
+    assert asked == [follows, follows]
 
 
 def test_files_of_another_model_count_and_go_too(folder: Path) -> None:

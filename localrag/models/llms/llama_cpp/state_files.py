@@ -31,10 +31,6 @@ PER_TIER = 10**8
 """Seconds, 3 years: by so much older still for each tier, of which 0 is likeliest to be used."""
 
 
-_FOLLOWING = os.utime not in os.supports_follow_symlinks
-"""Whether times are set through links: on Windows, where it raises NotImplementedError if not."""
-
-
 class AheadState(NamedTuple):
     """A file that was read ahead and not used yet; `made` in seconds since the epoch."""
 
@@ -91,7 +87,7 @@ class StateFiles:
                 path.unlink()
             return None
         with contextlib.suppress(OSError):  # a folder that can only be read serves as well
-            os.utime(path, follow_symlinks=_FOLLOWING)
+            _set_times(path)
         return (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
 
     def put(self, key: bytes, state: Any) -> None:
@@ -144,7 +140,7 @@ class StateFiles:
         kept = False
         try:
             mark = time.time() - AHEAD - tier * PER_TIER
-            os.utime(path, (mark, mark), follow_symlinks=_FOLLOWING)
+            _set_times(path, (mark, mark))
             kept = still()
         finally:
             if not kept:
@@ -194,3 +190,8 @@ def _files(folder: Path) -> list[tuple[os.stat_result, Path]]:
                 if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     states.append((entry.stat(follow_symlinks=False), Path(entry.path)))
     return sorted(states, key=lambda entry: entry[0].st_mtime_ns)
+
+
+def _set_times(path: Path, times: tuple[float, float] | None = None) -> None:
+    """The times of access and change, by default now; not through a link where the system can."""
+    os.utime(path, times, follow_symlinks=os.utime not in os.supports_follow_symlinks)
