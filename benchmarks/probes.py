@@ -37,8 +37,8 @@ from localrag.models.embeddings.folder import weights_sha256
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, loaded, saved
 from localrag.prompts import with_examples
-from localrag.rag.calibration import PROBED, STARTER_PROBES, probes_key
-from localrag.tables.plan import COMPARES, PROBED_ABOUT_ALL
+from localrag.rag.calibration import PROBE_CURVE, STARTER_PROBES, probes_key
+from localrag.tables.plan import COMPARES, COMPUTES_OF, PROBED_ABOUT_ALL
 from localrag.text.language import answer_language
 from localrag.types import Message
 
@@ -63,7 +63,7 @@ OPERATIONS = {
 PENALTY = {
     "about_all": 0.003,
     "compares": 0.01,
-    **dict.fromkeys(("LIST", "COUNT", "SUM", "MAX"), 0.003),
+    **dict.fromkeys(COMPUTES_OF, 0.003),
     "relevance": 0.01,
 }
 """Of the directions, for states of mean 0 and deviation 1: C of scikit-learn."""
@@ -133,7 +133,7 @@ def scope_case(source: str, question: str, kind: str, *, about_all: bool, compar
     messages = with_examples("scope", answer_language(question), question)
     labels = {"about_all": about_all, "compares": compares}
     if about_all and kind in OPERATIONS:
-        labels |= {name: OPERATIONS[kind] == name for name in dict.fromkeys(OPERATIONS.values())}
+        labels |= {name: OPERATIONS[kind] == name for name in COMPUTES_OF}
     return Case(source, question, messages, len(messages) - 1, labels)
 
 
@@ -349,9 +349,9 @@ def measure(arguments: argparse.Namespace) -> None:
     from sklearn.metrics import roc_auc_score
 
     _, directions = loaded(arguments.probes.read_bytes())
-    answerable = round(PROBED.probability(AnswerSettings().min_answerable), 2)
+    answerable = round(PROBE_CURVE.probability(AnswerSettings().min_answerable), 2)
     bounds = {"about_all": PROBED_ABOUT_ALL, "compares": COMPARES, "relevance": answerable}
-    bounds |= dict.fromkeys(("LIST", "COUNT", "SUM", "MAX"), 0.5)
+    bounds |= dict.fromkeys(COMPUTES_OF, 0.5)
     print("| folder | decision | area under the curve | bound | yes, of those | of others |")
     print("|---|---|---|---|---|---|")
     for folder in arguments.folders:

@@ -75,13 +75,17 @@ def candidates(
     dataset: RetrievalSet, settings: Settings, depth: int, *, hard: bool
 ) -> Iterator[tuple[str, list[ScoredChunk]]]:
     """Each judged question with its first passages as the default search ranks them."""
-    embedder = CachedQueries(factory.make_embedder(settings, factory.make_models()))
+    embedder = factory.make_embedder(settings, factory.make_models())
     vectors = document_vectors(
         embedder, list(dataset.corpus.values()), factory.cache_folder() / "bench"
     )
     passages = WholePassages(dataset.corpus, vectors, factory.make_indexes(settings))
     search = factory.make_retrievers_to_compare(
-        settings, embedder, passages.vectors, passages.keywords, passages.texts
+        settings,
+        CachedQueries(embedder),
+        factory.by_language(embedder, passages.vectors, passages.texts),
+        passages.keywords,
+        passages.texts,
     )["default"]
     for query, relevance in dataset.qrels.items():
         found = [passages.scored(hit) for hit in search.retrieve(dataset.queries[query], depth)]

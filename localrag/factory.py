@@ -140,7 +140,6 @@ class Model:
     """What its grades are worth, where that was measured."""
     ahead: AheadReader | None = None
     """The model as it reads for questions to come, where it keeps what it has read on disk."""
-
     probes: Probes | None = None
     """What is read from its states."""
 
@@ -648,8 +647,11 @@ def make_retrievers_to_compare(
     keywords: SearchAndStatistics,
     texts: Texts,
 ) -> dict[str, Retriever]:
-    """Each leg and each fusion over the same indexes, by the name that `bench` gives it."""
-    dense = DenseRetriever(embedder, by_language(embedder, vectors, texts))
+    """Each leg and each fusion over the same indexes, by the name that `bench` gives it.
+
+    `vectors` are what `by_language` makes of them for the model itself; `embedder` may be cached.
+    """
+    dense = DenseRetriever(embedder, vectors)
     tokenizer = make_tokenizer(settings)
     keyword = KeywordRetriever(tokenizer, keywords)
     retrievers: dict[str, Retriever] = {"keyword": keyword, "dense": dense}

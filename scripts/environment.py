@@ -200,7 +200,7 @@ def _without_amx() -> str:
     """What has a compiler for x86 leave out the matrix instructions AMX, or "".
 
     GCC before 12.4, 13.3 and 14 compiles their set-up wrongly (GCC bug 114098): such a llama.cpp
-    is ended by the processor at the first prompt. Clang and later ones keep them, and read 1.7
+    is ended by the processor at the first prompt. Clang and later ones keep them, and read 1.6
     times as fast by them (`benchmarks/log/2026-11.md`).
     """
     if platform.system() != "Linux" or platform.machine() != "x86_64":

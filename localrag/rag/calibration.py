@@ -21,7 +21,7 @@ import msgspec
 
 from localrag.errors import UsageError
 from localrag.languages import CODES, LanguageCode
-from localrag.models.llms.probes import Direction, loaded
+from localrag.models.llms.probes import FAR, Direction, loaded, logistic
 from localrag.printable import as_json
 from localrag.prompts import template
 from localrag.prompts.own import Wording
@@ -37,9 +37,9 @@ SIGNAL = 0.6
 
 _PROMPTS = ("relevance", "relevance_system", "answerable", "passages")
 _PROBED_PROMPTS = ("relevance", "relevance_system", "scope", "scope_examples")
+"""Those at whose end a state is read."""
 STARTER_PROBES = "starter_probes.npz"
-_FAR = 30.0
-"""Log odds of what rounds to certainty."""
+"""What `benchmarks/probes.py` fitted for the starter, beside this file."""
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -50,11 +50,11 @@ class Curve(msgspec.Struct, frozen=True):
 
     def probability(self, grade: float) -> float:
         """What a grade from 0 to 1 means."""
-        return _logistic(self.slope * _log_odds(grade) + self.intercept)
+        return logistic(self.slope * _log_odds(grade) + self.intercept)
 
     def grade(self, probability: float) -> float:
         """The grade that means this probability."""
-        return _logistic((_log_odds(probability) - self.intercept) / self.slope)
+        return logistic((_log_odds(probability) - self.intercept) / self.slope)
 
 
 Interval = tuple[float, float, float]
@@ -168,7 +168,7 @@ def load_calibration(key: str, folder: Path) -> Calibration | None:
     return starter if starter.key == key else None
 
 
-PROBED = Curve(3.4, -3.2)
+PROBE_CURVE = Curve(3.4, -3.2)
 """Brings what a probe tells to the scale of the settings: .35 to .68, the bound of an answer.
 
 That was chosen on the folders that the probe was fitted on, each read along what the others gave,
@@ -206,9 +206,5 @@ def _file_name(key: str) -> str:
 
 def _log_odds(probability: float) -> float:
     if probability <= 0.0 or probability >= 1.0:
-        return math.copysign(_FAR, probability - 0.5)
+        return math.copysign(FAR, probability - 0.5)
     return math.log(probability / (1.0 - probability))
-
-
-def _logistic(log_odds: float) -> float:
-    return 1.0 / (1.0 + math.exp(-min(max(log_odds, -_FAR), _FAR)))

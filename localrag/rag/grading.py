@@ -18,7 +18,7 @@ from localrag.documents.formats.table import shown_name
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.choices import Choice, Chooser, choose_by_examples
 from localrag.prompts import REQUEST_KINDS, SUPPORT, UNSTATED, YES_NO, render
-from localrag.rag.calibration import PROBED, Graded, Scale
+from localrag.rag.calibration import PROBE_CURVE, Graded, Scale
 from localrag.rag.citations import hide_labels, hide_markers
 from localrag.text.figures import with_digits
 from localrag.text.language import detect
@@ -123,7 +123,7 @@ class Grader:
         if len(reading.chunks) == 1:
             messages = reading.messages(_relevance_task(question, reading))
             if probed := self._chooser.probe(("relevance",), messages, keep=1):
-                return Grade(PROBED.grade(probed[0]), probability=probed[0])
+                return Grade(PROBE_CURVE.grade(probed[0]), probability=probed[0])
         return self.own_relevance(question, reading)
 
     def own_relevance(self, question: str, reading: Reading) -> Grade:

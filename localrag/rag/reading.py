@@ -33,7 +33,8 @@ LATER = 0.15
 """Log odds by which a passage has to be surer than the one before it, as the search ranks them.
 
 Up to twice of it changes nothing on 600 questions of 20 made-up folders, and names the right
-passage for one question more of 134 on four others; two languages that say the same differ by less.
+passage for one question more of 134 on four others (by a model's own grades, two less and one
+more); two languages that say the same differ by less.
 """
 
 ABOUT_AS_SURE = 0.15

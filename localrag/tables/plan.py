@@ -32,15 +32,15 @@ ABOUT_ALL = 0.8
 """The probability from which on a question counts as one about all. On two folders whose questions
 were not known when this was chosen, 35 of 44 such questions have it and 10 of 98 others, which are
 answered as ever where nothing can be computed (`benchmarks/LOG.md`)."""
-_COMPUTES: dict[Operation, tuple[Compute, ...]] = {
+COMPUTES_OF: dict[Operation, tuple[Compute, ...]] = {
     "LIST": ("list",),
     "COUNT": ("count", "count different"),
     "SUM": ("sum", "average"),
     "MAX": ("largest", "smallest", "most frequent", "largest total"),
 }
 """What a query computes for an operation over many rows."""
-PROBED = ("about_all", "compares")
-"""Decisions that a probe of the model's state makes (`models.llms.probes`)."""
+PROBED = ("about_all", "compares", *COMPUTES_OF)
+"""Decisions that a probe of the model's state makes (`models.llms.probes`), the operation last."""
 PROBED_ABOUT_ALL, COMPARES = 0.7, 0.2
 """Their probabilities from which on a question is about all, and else compares."""
 _FITTING = 0.5
@@ -87,12 +87,12 @@ def scope(question: str, chooser: Chooser) -> Scope:
     language = answer_language(question)
     messages = with_examples("scope", language, question)
     keep = len(messages) - 1
-    if probed := chooser.probe((*PROBED, *_COMPUTES), messages, keep=keep):
+    if probed := chooser.probe(PROBED, messages, keep=keep):
         about_all, compares, *operations = probed
         if about_all < PROBED_ABOUT_ALL:
             return Scope("COMPARE" if compares >= COMPARES else "LOOKUP", about_all)
-        operation = max(zip(operations, _COMPUTES, strict=True))[1]
-        return Scope(operation, about_all, _COMPUTES[operation])
+        operation = max(zip(operations, COMPUTES_OF, strict=True))[1]
+        return Scope(operation, about_all, COMPUTES_OF[operation])
     choice = chooser.choose(messages, OPERATIONS, keep=keep)
     about_all = 1.0 - choice[0] - choice[1] if choice.read else 0.0
     if about_all < ABOUT_ALL:

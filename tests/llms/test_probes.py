@@ -17,7 +17,7 @@ from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, Probes, loaded, saved
 from localrag.models.registry.spec import catalogue
-from localrag.rag.calibration import PROBED, load_probes, starter_calibration
+from localrag.rag.calibration import PROBE_CURVE, load_probes, starter_calibration
 from localrag.rag.grading import Grader, Reading
 from localrag.tables.plan import Scope, scope
 from localrag.types import Chunk, Message, ScoredChunk
@@ -101,7 +101,7 @@ def test_a_passage_is_graded_by_the_models_state() -> None:
     likely, unlikely = (grader.relevance("q", Reading("en", (passage,))) for _ in range(2))
     assert likely.probability == 0.5
     assert likely.value > AnswerSettings().min_answerable > unlikely.value
-    assert PROBED.probability(AnswerSettings().min_answerable) == pytest.approx(0.35, abs=0.01)
+    assert PROBE_CURVE.probability(AnswerSettings().min_answerable) == pytest.approx(0.35, abs=0.01)
 
 
 def test_the_model_itself_is_asked_of_several_passages_and_of_orders() -> None:

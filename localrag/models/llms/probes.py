@@ -4,7 +4,8 @@ The probability of a Yes is such a reading itself: the logits of a reply are the
 rows of the output matrix. A small model knows more than it says (Kadavath et al. 2022, arXiv
 2207.05221; Azaria and Mitchell 2023, arXiv 2304.13734), so a direction of its own, fitted by
 logistic regression on that very prompt (a linear probe: Alain and Bengio 2016, arXiv 1610.01644),
-tells better than the difference between two words, and costs the same.
+tells better than the difference between two words. It costs as much, and a step for the last token
+by itself (.06 s).
 """
 
 from __future__ import annotations
@@ -20,8 +21,13 @@ from numpy.typing import NDArray
 from localrag.models.llms.base import StateReader
 from localrag.types import Message
 
-_FAR = 30.0
+FAR = 30.0
 """Log odds of what rounds to certainty."""
+
+
+def logistic(log_odds: float) -> float:
+    """The probability of log odds."""
+    return 1.0 / (1.0 + math.exp(-min(max(log_odds, -FAR), FAR)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +39,7 @@ class Direction:
 
     def probability(self, state: NDArray[np.float32]) -> float:
         """Of a yes, for a state of shape (width,)."""
-        odds = float(self.weights @ state) + self.bias
-        return 1.0 / (1.0 + math.exp(-min(max(odds, -_FAR), _FAR)))
+        return logistic(float(self.weights @ state) + self.bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ class Probes:
 
 
 def saved(key: str, directions: Mapping[str, Direction]) -> bytes:
-    """Directions in NumPy's format, float16, with what they hold for (`probes_in`)."""
+    """Directions in NumPy's format, float16, with what they hold for, such as `probes_key`."""
     arrays: dict[str, NDArray[np.generic]] = {"key": np.array(key)}
     for name, direction in directions.items():
         arrays[name] = direction.weights.astype(np.float16)
