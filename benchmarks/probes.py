@@ -302,7 +302,7 @@ def fit(arguments: argparse.Namespace) -> None:
     print("| decision | cases | yes | accuracy | area under the curve |\n|---|---|---|---|---|")
     for decision, strength in PENALTY.items():
         chosen = [number for number, case in enumerate(cases) if decision in case.labels]
-        labels = np.array([cases[number].labels[decision] for number in chosen])
+        labels = np.array([cases[number].labels[decision] for number in chosen], bool)
         if min(labels.sum(), (~labels).sum()) < FEWEST:
             continue
         rows = read_states[chosen]
