@@ -382,8 +382,16 @@ class Attributor:
     def _cite(self, marker: int, sentence: str, terms: frozenset[str]) -> Citation:
         candidates = [e for e in self._evidence if e.marker == marker]
         shares = [self._share(terms, e.terms) for e in candidates]
-        if are_foreign(self._languages[marker - 1], detect(sentence)):
+        own = detect(sentence)
+        foreign = [are_foreign(detect(e.text), own) for e in candidates]
+        if are_foreign(self._languages[marker - 1], own):
             shares = self._cosines(sentence)[marker]
+        elif any(foreign) and max(shares) < CLAIMED_SUPPORT:
+            # What bears it out in its own language would share words; another cannot.
+            cosines = self._cosines(sentence)[marker]
+            shares = [
+                cosine if other else -1.0 for cosine, other in zip(cosines, foreign, strict=True)
+            ]
         return self._citation(candidates[shares.index(max(shares))])
 
     def _citation(self, evidence: _Evidence) -> Citation:

@@ -137,6 +137,17 @@ def test_across_languages_the_embedding_decides() -> None:
     assert stream.citations[0].quote == "玻璃温室由市议会于1907年开放。"
 
 
+def test_in_a_passage_of_two_languages_a_shared_small_word_proves_nothing() -> None:
+    rules = "Fires may be lit in November only, never in the evening. 温室里可以摆放两百株兰花。"
+    assert attributor(rules).cite(1, "Up to 200 orchids may stand there.").quote == (
+        "温室里可以摆放两百株兰花。"
+    )
+    own = "Orchids may stand there, 200 of them, in the evening. 温室里可以摆放两百株兰花。"
+    assert attributor(own).cite(1, "Up to 200 orchids may stand there.").quote == (
+        "Orchids may stand there, 200 of them, in the evening."
+    )
+
+
 def test_a_quote_is_cited_once() -> None:
     stream = stream_over(EN)
     written(stream, "It holds two hundred orchids. Two hundred orchids it holds.")
