@@ -37,7 +37,7 @@ import msgspec
 import numpy as np
 
 from localrag import LocalRAG, factory
-from localrag.config.settings import Settings
+from localrag.config.settings import EmbeddingSettings, Settings
 from localrag.documents.tables import shown_text
 from localrag.models.llms.base import Options
 from localrag.rag.conversation import Turn
@@ -157,12 +157,14 @@ class PlainRAG:
 
 
 @contextmanager
-def opened(work: Path, name: str, documents: Path, *, reuse: bool) -> Iterator[LocalRAG]:
+def opened(arguments: argparse.Namespace, name: str, documents: Path) -> Iterator[LocalRAG]:
     """A library of these documents, the one of an earlier run if wanted."""
-    place = work / f"{name}.library"
-    if place.exists() and not reuse:
+    place = arguments.work / f"{name}.library"
+    if place.exists() and not arguments.reuse:
         shutil.rmtree(place)
-    with LocalRAG.open(place, settings=Settings()) as rag:
+    with LocalRAG.open(
+        place, settings=Settings(embedding=EmbeddingSettings(arguments.embedding))
+    ) as rag:
         if not rag.library.counts().documents:
             report = rag.add([documents])
             for failure in report.failed:
@@ -183,7 +185,7 @@ def answers(arguments: argparse.Namespace) -> None:
     for folder in arguments.folders:
         rows = []
         with (
-            opened(arguments.work, folder.name, folder / "docs", reuse=arguments.reuse) as rag,
+            opened(arguments, folder.name, folder / "docs") as rag,
             ExitStack() as stack,
         ):
             file = stack.enter_context(out.open("a", encoding="utf-8")) if out else None
@@ -296,7 +298,7 @@ def search(arguments: argparse.Namespace) -> None:
     everything: list[tuple[str, list[bool]]] = []
     for folder in arguments.folders:
         rows: list[tuple[str, list[bool]]] = []
-        with opened(arguments.work, folder.name, folder / "docs", reuse=arguments.reuse) as rag:
+        with opened(arguments, folder.name, folder / "docs") as rag:
             systems = [system_of(name, rag) for name in arguments.systems]
             for question in chosen(folder, arguments):
                 if question.files:
@@ -378,7 +380,7 @@ def references(arguments: argparse.Namespace) -> None:
     rows: list[tuple[str, str, list[float], bool | None]] = []
     with (
         patch.object(factory, "make_model", overheard),
-        opened(arguments.work, "references", folder / "docs", reuse=arguments.reuse) as rag,
+        opened(arguments, "references", folder / "docs") as rag,
     ):
         for question in questions:
             hits = rag.search(question.question, k=max(DEPTHS))
@@ -422,6 +424,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--work", type=Path, help="where libraries are kept")
     parser.add_argument("--reuse", action="store_true", help="take the libraries that are there")
+    parser.add_argument("--embedding", default="", help="a model or preset, default: starter's")
     parser.add_argument("--systems", type=listed, default=list(SYSTEMS))
     parser.add_argument("--ids", type=listed, default=[])
     parser.add_argument("--kinds", type=listed, default=[])

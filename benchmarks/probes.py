@@ -1,25 +1,28 @@
 """Fits what is read from the starter model's states, and measures it.
 
-    python benchmarks/probes.py states WORK                     # two hours on two cores; goes on
-    python benchmarks/probes.py fit WORK [--out probes.npz]
+    python benchmarks/probes.py states WORK                     # hours on two cores; goes on
+    python benchmarks/probes.py fit WORK [--out probes.npz] [--of tables listed]
     python benchmarks/probes.py measure WORK FOLDER... [--probes probes.npz]
 
-`states` reads the questions in `probes/questions.jsonl` (about one thing, or about all) and the
-folders in `probes/folders.jsonl`: a library is made of each, and the first two sections that a
-search brings for a question are read with it, as `ask` reads them. Both files were written for this
-by people who knew neither the code nor the folders that it is measured on. `fit` is a logistic
-regression with a ridge penalty; its figures are of ten parts, each read along what the other nine
-gave (folders stay whole). `measure` is on folders as `folders.py` has them.
+`states` reads what lies in `probes/`: questions about one thing or all (`questions.jsonl`) and
+about documents or what stands in them (`listed.jsonl`), folders, of each of which a library is made
+and the first two sections that a search brings for a question are read with it, as `ask` reads them
+(`folders.jsonl`), and sheets with questions that one of them answers, or none (`tables.jsonl`). All
+were written for this by people who knew neither the code nor the folders that it is measured on.
+`fit` is a logistic regression with a ridge penalty; its figures are of ten parts, each read along
+what the other nine gave (folders stay whole). Decisions that are not fitted stay as they stand in
+`--out`. `measure` is on folders as `folders.py` has them.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +41,8 @@ from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, loaded, saved
 from localrag.prompts import with_examples
 from localrag.rag.calibration import PROBE_CURVE, STARTER_PROBES, probes_key
-from localrag.tables.plan import COMPARES, COMPUTES_OF, PROBED_ABOUT_ALL
+from localrag.tables.membership import LISTS_DOCUMENTS
+from localrag.tables.plan import COMPARES, COMPUTES_OF, FITS, PROBED_ABOUT_ALL, fit_messages
 from localrag.text.language import answer_language
 from localrag.types import Message
 
@@ -65,10 +69,15 @@ PENALTY = {
     "compares": 0.01,
     **dict.fromkeys(COMPUTES_OF, 0.003),
     "relevance": 0.01,
+    FITS: 0.01,
+    LISTS_DOCUMENTS: 0.01,
 }
 """Of the directions, for states of mean 0 and deviation 1: C of scikit-learn."""
 
 
+EVERY = 3
+"""Which question of a made-up folder of sheets is read; every second of these with
+the sheet that answers it, the next with another."""
 FEWEST = 20
 """Cases of either kind without which nothing is fitted."""
 
@@ -108,6 +117,41 @@ class Folder(msgspec.Struct):
     questions: list[Need]
 
 
+class Sheet(msgspec.Struct):
+    """A sheet of a made-up folder."""
+
+    id: str
+    file: str
+    sheet: str
+    columns: list[str]
+    rows: list[list[str | float | None]]
+
+
+class OfSheets(msgspec.Struct):
+    """A question, and the sheet whose rows answer it; None: none does."""
+
+    q: str
+    table: str | None
+    kind: str
+    sql: str | None = None
+
+
+class Sheets(msgspec.Struct):
+    """A line of `tables.jsonl`."""
+
+    folder: str
+    tables: list[Sheet]
+    questions: list[OfSheets]
+
+
+class Lists(msgspec.Struct):
+    """A line of `listed.jsonl`: `lists` is "documents" or "contents", what is to be listed."""
+
+    question: str
+    lists: str
+    folder: str
+
+
 @dataclass(frozen=True)
 class Case:
     """A prompt with what is to be read from the state at its end: labels by decision."""
@@ -139,13 +183,22 @@ def scope_case(source: str, question: str, kind: str, *, about_all: bool, compar
 
 def written_cases(arguments: argparse.Namespace) -> Iterator[Case]:
     """Those that directions are fitted on."""
-    work: Path = arguments.work
+    for name in arguments.of:
+        yield from MATERIAL[name](arguments)
+
+
+def question_cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """Of `questions.jsonl`."""
     for asked in read(CASES / "questions.jsonl", Asked)[: arguments.questions]:
         about_all, compares = asked.scope == "all", asked.kind == "compare-two"
         asks = {"about_all": about_all, "compares": compares}
         yield scope_case("questions", asked.question, asked.kind, **asks)
+
+
+def section_cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """Of `folders.jsonl`."""
     for number, folder in enumerate(read(CASES / "folders.jsonl", Folder)[: arguments.made_up]):
-        documents = work / f"folder-{number}"
+        documents = arguments.work / f"folder-{number}"
         write(folder, documents)
         texts = {section.id: squeezed(section.text) for section in folder.sections}
         questions = [need.q for need in folder.questions]
@@ -156,6 +209,63 @@ def written_cases(arguments: argparse.Namespace) -> Iterator[Case]:
                 shown = squeezed(prompt[0].content)
                 holds = any(texts[gold] in shown for gold in need.gold)
                 yield Case(f"folder-{number}", need.q, prompt, 1, {"relevance": holds})
+
+
+def table_cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """Of `tables.jsonl`."""
+    for number, sheets in enumerate(read(CASES / "tables.jsonl", Sheets)[: arguments.made_up]):
+        yield from sheet_cases(sheets, arguments.work / f"tables-{number}")
+
+
+def sheet_cases(folder: Sheets, place: Path) -> Iterator[Case]:
+    """A sheet and a question: may its rows answer it?"""
+    for table in folder.tables:
+        file = place / table.file
+        file = file.with_name(f"{file.stem} {table.sheet}.csv")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("w", encoding="utf-8", newline="") as out:
+            csv.writer(out).writerows([table.columns, *table.rows])
+    names = {f"{Path(table.file).stem} {table.sheet}.csv": table.id for table in folder.tables}
+    with made(place) as rag:
+        groups = rag.engine.sheets()
+        chosen = (asked for place, asked in enumerate(folder.questions) if place % EVERY == 0)
+        for turn, asked in enumerate(chosen):
+            fits = {
+                place
+                for place, rows in enumerate(groups)
+                if asked.table in {names[Path(source).name] for source in rows.sources}
+            }
+            wanted = sorted(fits if turn % 2 == 0 else set(range(len(groups))) - fits)
+            if wanted:
+                place = wanted[turn % len(wanted)]
+                messages = fit_messages(asked.q, groups[place])
+                yield Case(folder.folder, asked.q, messages, 1, {FITS: place in fits})
+
+
+def listed_cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """Of `listed.jsonl`."""
+    for asked in read(CASES / "listed.jsonl", Lists)[: arguments.questions]:
+        messages = with_examples("listed", answer_language(asked.question), asked.question)
+        labels = {LISTS_DOCUMENTS: asked.lists == "documents"}
+        yield Case(asked.folder, asked.question, messages, len(messages) - 1, labels)
+
+
+@contextmanager
+def made(place: Path) -> Iterator[LocalRAG]:
+    """A library of the files below a folder."""
+    with LocalRAG.open(place.parent / f"{place.name}.library", settings=Settings()) as rag:
+        if not rag.library.counts().documents:
+            rag.add([place])
+        yield rag
+
+
+MATERIAL: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
+    "questions": question_cases,
+    "folders": section_cases,
+    "tables": table_cases,
+    "listed": listed_cases,
+}
+"""The files that directions are fitted on."""
 
 
 def measured_cases(folder: Path) -> Iterator[Case]:
@@ -298,7 +408,7 @@ def fit(arguments: argparse.Namespace) -> None:
 
     cases = list(written_cases(arguments))
     read_states = states_of(cases, arguments)
-    directions: dict[str, Direction] = {}
+    _, directions = loaded(arguments.out.read_bytes()) if arguments.out.exists() else ("", {})
     print("| decision | cases | yes | accuracy | area under the curve |\n|---|---|---|---|---|")
     for decision, strength in PENALTY.items():
         chosen = [number for number, case in enumerate(cases) if decision in case.labels]
@@ -383,6 +493,9 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="a GGUF file, default: the starter's")
     parser.add_argument("--questions", type=int, help="for a trial, the first of them")
     parser.add_argument("--made-up", type=int, help="for a trial, the first made-up folders")
+    parser.add_argument(
+        "--of", nargs="+", choices=MATERIAL, default=list(MATERIAL), help="which files of cases"
+    )
     parser.add_argument("--out", type=Path, default=SHIPPED, help="fit: where directions go")
     parser.add_argument("--probes", type=Path, default=SHIPPED, help="measure: what is measured")
     arguments = parser.parse_args()

@@ -36,7 +36,10 @@ SIGNAL = 0.6
 """AUC that a model must reach for sure, for its grades to be used: .5 is what guessing gives."""
 
 _PROMPTS = ("relevance", "relevance_system", "answerable", "passages")
-_PROBED_PROMPTS = ("relevance", "relevance_system", "scope", "scope_examples")
+_PROBED_PROMPTS = (
+    *("relevance", "relevance_system", "scope", "scope_examples"),
+    *("rows_fit", "rows_system", "listed", "listed_examples"),
+)
 """Those at whose end a state is read."""
 STARTER_PROBES = "starter_probes.npz"
 """What `benchmarks/probes.py` fitted for the starter, beside this file."""

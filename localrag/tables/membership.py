@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from localrag.library.records import DocumentRecord
 from localrag.models.llms.choices import Chooser, choose_by_examples
-from localrag.prompts import YES_NO, render
+from localrag.prompts import YES_NO, render, with_examples
 from localrag.rag.base import timed
 from localrag.rag.grading import Reading
 from localrag.tables.records import NOT_READ, Cell, Column, Row, Table, Value
@@ -35,6 +35,8 @@ ABOUT_DOCUMENTS = 0.3
 """The share from which on documents are to be listed or counted. Over two folders documents came to
 .37 and more, what stands in one of them to .26 and less."""
 _LISTED = ("DOCUMENTS", "CONTENTS")
+LISTS_DOCUMENTS = "lists_documents"
+"""The same as a probe of the model's state tells (`models.llms.probes`), from .5 on."""
 
 Sections = Callable[[str, str], list[ScoredChunk]]
 """A question and the path of a document: its sections that a search brings, none of a private
@@ -58,6 +60,9 @@ class Belonging:
 def about_documents(question: str, chooser: Chooser) -> bool:
     """Whether documents are to be listed or counted, and not what stands in them."""
     language = answer_language(question)
+    messages = with_examples("listed", language, question)
+    if probed := chooser.probe((LISTS_DOCUMENTS,), messages, keep=len(messages) - 1):
+        return probed[0] >= 0.5
     choice = choose_by_examples("listed", language, question, _LISTED, chooser)
     return choice.read and float(choice[0]) >= ABOUT_DOCUMENTS
 

@@ -41,6 +41,8 @@ COMPUTES_OF: dict[Operation, tuple[Compute, ...]] = {
 """What a query computes for an operation over many rows."""
 PROBED = ("about_all", "compares", *COMPUTES_OF)
 """Decisions that a probe of the model's state makes (`models.llms.probes`), the operation last."""
+FITS = "fits"
+"""Another: whether the rows of a sheet may answer."""
 PROBED_ABOUT_ALL, COMPARES = 0.7, 0.2
 """Their probabilities from which on a question is about all, and else compares."""
 _FITTING = 0.5
@@ -157,18 +159,28 @@ def fitting(
     language = answer_language(question)
     judged: list[tuple[float, R, float]] = []
     for rows, weight in weighed:
-        text, task = _judged(rows, question, language)
-        messages = [
-            Message("system", render("rows_system", language, described=text)),
-            Message("user", render(task, language, question=question.strip())),
-        ]
-        choice = chooser.choose(messages, YES_NO[language], keep=1)
-        share = float(choice[0]) if choice.read else 0.0
+        messages = fit_messages(question, rows)
+        probed = chooser.probe((FITS,), messages, keep=1) if isinstance(rows, Dataset) else None
+        if probed:
+            share = probed[0]
+        else:
+            choice = chooser.choose(messages, YES_NO[language], keep=1)
+            share = float(choice[0]) if choice.read else 0.0
         if share >= _FITTING:
             odds = share / max(1.0 - share, 1e-6)
             judged.append((odds * math.sqrt(weight + _UNSEEN), rows, share))
     judged.sort(key=lambda entry: -entry[0])
     return [(rows, share) for _, rows, share in judged]
+
+
+def fit_messages(question: str, rows: Rows) -> list[Message]:
+    """What a model reads to judge whether rows may answer a question; the first comes back."""
+    language = answer_language(question)
+    text, task = _judged(rows, question, language)
+    return [
+        Message("system", render("rows_system", language, described=text)),
+        Message("user", render(task, language, question=question.strip())),
+    ]
 
 
 def _judged(rows: Rows, question: str, language: LanguageCode) -> tuple[str, str]:

@@ -19,7 +19,8 @@ from localrag.models.llms.probes import Direction, Probes, loaded, saved
 from localrag.models.registry.spec import catalogue
 from localrag.rag.calibration import PROBE_CURVE, load_probes, starter_calibration
 from localrag.rag.grading import Grader, Reading
-from localrag.tables.plan import Scope, scope
+from localrag.tables.membership import LISTS_DOCUMENTS
+from localrag.tables.plan import FITS, Scope, scope
 from localrag.types import Chunk, Message, ScoredChunk
 
 
@@ -120,7 +121,7 @@ def test_the_starters_directions_hold_for_the_prompts_of_this_version() -> None:
     weights = max(spec.files, key=lambda file: file.size or 0).sha256
     assert weights is not None
     directions = load_probes(weights)
-    assert directions.keys() == {*SCOPES, "relevance"}
+    assert directions.keys() == {*SCOPES, "relevance", FITS, LISTS_DOCUMENTS}
     assert {direction.weights.shape for direction in directions.values()} == {(1536,)}
     assert all(np.isfinite(direction.weights).all() for direction in directions.values())
     assert load_probes("0" * 64) == {}

@@ -6,16 +6,19 @@ import math
 from collections.abc import Generator, Sequence
 from functools import partial
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 from tables.test_answering import FITS, MAYBE, RECORDS, Filled, access, run, told
 
 from localrag.library.records import DocumentRecord
 from localrag.models.llms.choices import LogitChooser
+from localrag.models.llms.probes import Direction, Probes
 from localrag.tables import membership
 from localrag.tables.membership import Belonging, about_documents, members
 from localrag.tables.records import Table
-from localrag.types import Chunk, ScoredChunk, Step
+from localrag.types import Chunk, Message, ScoredChunk, Step
 
 LIST = {"LOOKUP": 1, "LIST": 9}
 DOCUMENTS = {"DOCUMENTS": 8, "CONTENTS": 2}
@@ -102,6 +105,20 @@ def test_whether_documents_are_listed_is_what_the_model_says() -> None:
     assert about_documents("Which contracts renew?", LogitChooser(ScriptedLLM(scores=[DOCUMENTS])))
     contents = {"DOCUMENTS": 1, "CONTENTS": 9}
     assert not about_documents("Which tasks?", LogitChooser(ScriptedLLM(scores=[contents])))
+
+
+def test_a_probe_tells_whether_documents_are_listed() -> None:
+    def listing(odds: float) -> LogitChooser:
+        class State:
+            def last_state(self, _: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
+                assert keep  # the examples come back
+                return np.array([odds], np.float32)
+
+        along = Direction(np.ones(1, np.float32), 0.0)
+        return LogitChooser(ScriptedLLM(), Probes(State(), {membership.LISTS_DOCUMENTS: along}))
+
+    assert about_documents("Which contracts renew?", listing(1.0))
+    assert not about_documents("Which tasks?", listing(-1.0))
 
 
 def test_what_was_not_read_parts_nothing_and_is_open() -> None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from counting import seconds
+from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError
+from localrag.library.records import DocumentRecord
 from localrag.models.llms.choices import LogitChooser
+from localrag.models.llms.probes import Direction, Probes
 from localrag.presentation.computed import computed_json, computed_lines
+from localrag.tables.collections import Collection
 from localrag.tables.formulation import compute, form_schema
-from localrag.tables.plan import Scope, fitting, ranked, scope
+from localrag.tables.plan import Rows, Scope, fitting, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_in, sql_of
 from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, raw_tables
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Document, Page, TableSpan
+from localrag.types import Document, Message, Page, TableSpan
 
 
 def sheet(source: str, rows: Sequence[Sequence[str]]) -> Document:
@@ -203,6 +208,26 @@ def test_the_sheet_whose_words_a_question_shares_is_chosen() -> None:
     assert [share for _, share in judged] == pytest.approx([0.8, 0.6])
     assert llm.kept == [1, 1, 1]  # what is read of the rows serves the next question
     assert ranked("Which shelf?", [costs, stock], tokenize) == [stock]
+
+
+def test_a_probe_tells_which_sheets_fit_and_the_model_itself_which_documents() -> None:
+    class ByTable:
+        def last_state(self, messages: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
+            assert keep == 1
+            return np.array([2.0 if "Work" in messages[0].content else -2.0], np.float32)
+
+    along = Direction(np.ones(1, np.float32), 0.0)
+    stock = dataset(sheet("stock.csv", [("Item", "Shelf"), ("cups", "A1"), ("pens", "B2")]))
+    costs = dataset(COSTS)
+    record = DocumentRecord("a", "", ("/a/b.txt",), "", 1, "en", {}, 1, 1, 10, "")
+    letters = Collection("/a", None, (record, record))
+    llm = ScriptedLLM(scores=[{"Yes": 0.6, "No": 0.4}])
+    chooser = LogitChooser(llm, Probes(ByTable(), {"fits": along}))
+    weighed: list[tuple[Rows, float]] = [(stock, 1.0), (costs, 1.0), (letters, 1.0)]
+    judged = fitting("How many repair rows have a cost?", weighed, chooser)
+    assert [rows for rows, _ in judged] == [costs, letters]
+    assert [share for _, share in judged] == pytest.approx([0.88, 0.6], abs=0.01)
+    assert len(llm.scored) == 1
 
 
 def test_a_question_is_about_all_as_the_model_says() -> None:
