@@ -120,27 +120,27 @@ def add(
         added |= {link.document_id for link in report.linked}
         files = unread.below(places, rag.library.unread())
         new = _problems(rag.library, added, files)
-        others = len(rag.problems()) - len(new) if new else 0
+        earlier = len(rag.problems()) - len(new) if new else 0
         readings = rag.library.readings(added)
         advice = rag.embedding_advice()
     seconds = time.monotonic() - started
     if as_json:
         from localrag.presentation.reading import problems_json
 
-        told = {"incomplete": _incomplete(report, new), "problems": problems_json(new)}
-        emit_json(report_json(report, seconds) | told)
+        problem_fields = {"incomplete": _incomplete(report, new), "problems": problems_json(new)}
+        emit_json(report_json(report, seconds) | problem_fields)
     else:
         _print(report, seconds)
         if not (files or report.committed or report.linked or report.unchanged):
             note(tr("There is no file in {folder} that localrag reads.", folder=tuple(paths)))
-        _print_problems(report, new, others, readings)
+        _print_problems(report, new, earlier, readings)
         # Said when these documents are why; `doctor` says it every time.
         if advice and (before is None or before.kind != advice.kind):
             note(advice_text(advice))
     if any(map(unread.is_lacking, files)):
         # Nothing could be read: that is a failure of the command, not only of a file.
-        some = report.committed or report.linked or report.unchanged
-        raise click.exceptions.Exit(UNREAD if some else 1)
+        is_partial = report.committed or report.linked or report.unchanged
+        raise click.exceptions.Exit(UNREAD if is_partial else 1)
 
 
 def _begin_vault(library: Location) -> None:
@@ -215,12 +215,12 @@ def _problems(
     from localrag.library.records import Problem
 
     unread = (Problem(file.state.path, error=file.error) for file in files)
-    found = [*library.problems(added), *unread]
-    return sorted(found, key=lambda problem: (problem.source, problem.pages))
+    problems = [*library.problems(added), *unread]
+    return sorted(problems, key=lambda problem: (problem.source, problem.pages))
 
 
 def _print_problems(
-    report: AddReport, problems: Sequence[Problem], others: int, readings: Sequence[PageReading]
+    report: AddReport, problems: Sequence[Problem], earlier: int, readings: Sequence[PageReading]
 ) -> None:
     from localrag.cli.problems import print_problems
     from localrag.presentation.reading import recognised_text
@@ -228,9 +228,9 @@ def _print_problems(
     added = {document.document_id for document in report.committed}
     if text := recognised_text([reading for reading in readings if reading.document_id in added]):
         say(text)
-    left = print_problems(stderr_console(), problems, MOST)
-    if left:
-        note(tr("and {count} more: localrag status --problems", count=left))
+    remaining = print_problems(stderr_console(), problems, MOST)
+    if remaining:
+        note(tr("and {count} more: localrag status --problems", count=remaining))
     if known := sum(not failure.tried for failure in report.failed):
         note(
             tr(
@@ -239,11 +239,11 @@ def _print_problems(
                 count=known,
             )
         )
-    if others and problems:
+    if earlier and problems:
         note(
             tr(
                 "Problems of files added earlier: {count} (localrag status --problems)",
-                count=others,
+                count=earlier,
             )
         )
 
@@ -251,9 +251,11 @@ def _print_problems(
 def _incomplete(report: AddReport, problems: Sequence[Problem]) -> list[dict[str, str]]:
     """Documents that were added without some of their pages."""
     names = {document.document_id: document.source for document in report.committed}
-    found: dict[str, dict[str, str]] = {}
+    incomplete: dict[str, dict[str, str]] = {}
     for problem in problems:
         if problem.document_id in names and problem.note and problem.note.kind in INCOMPLETE:
-            lacking = found.setdefault(problem.document_id, {"source": names[problem.document_id]})
+            lacking = incomplete.setdefault(
+                problem.document_id, {"source": names[problem.document_id]}
+            )
             lacking[INCOMPLETE[problem.note.kind]] = ", ".join(map(str, problem.pages))
-    return list(found.values())
+    return list(incomplete.values())

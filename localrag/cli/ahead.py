@@ -66,8 +66,8 @@ def ahead(seconds: float | None, library: Location, as_json: bool) -> None:
         report = rag.read_ahead(seconds=seconds, on_event=_tell, stopped=stopped)
         kept = kept_ahead(rag.library)
     if as_json:
-        told = picked(report, "sections", "there", "tokens", "seconds", "ending", "reason")
-        emit_json(told | {"bytes": report.size, "kept": kept_json(kept)})
+        fields = picked(report, "sections", "there", "tokens", "seconds", "ending", "reason")
+        emit_json(fields | {"bytes": report.size, "kept": kept_json(kept)})
         return
     say(
         tr(

@@ -92,7 +92,7 @@ def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool)
 
     began = time.monotonic()
     answer: Answer | None = None
-    held = ""
+    pending = ""
     left_out: list[LeftOut] = []
     with Decisions() as decisions:
         graded = (asked.get("mode") or rag.settings.answer.mode) == "self-rag"
@@ -111,9 +111,9 @@ def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool)
             if isinstance(piece, Answer):
                 answer = piece
                 # What was shown as it was written has its marks below, in the evidence.
-                held = marked_text(answer) if answer.metrics and answer.citations else held
-            say_text(held, nl=False)
-            held = piece if isinstance(piece, str) else ""
+                pending = marked_text(answer) if answer.metrics and answer.citations else pending
+            say_text(pending, nl=False)
+            pending = piece if isinstance(piece, str) else ""
     say_text()
     assert answer is not None, "a stream ends with its answer"  # noqa: S101
     console = stdout_console()

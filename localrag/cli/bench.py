@@ -141,7 +141,7 @@ def retrieval(
             names or (("default",) if rerankers else RUNS),
             rerankers,
             progress=show,
-            tell=lambda told: note(note_text(told)),
+            tell=lambda fault: note(note_text(fault)),
         )
     parts = [list(part) for part in zip(*(run.by_part(dataset) for run in runs), strict=True)]
     if plot is not None:
@@ -171,7 +171,7 @@ def _exact(library: Location, queries: int, *, as_json: bool) -> None:
     from localrag.evaluator.retrieval import measure_approximation
 
     with TimedBar() as bar:
-        found = measure_approximation(load_settings(), library, queries, bar.show)
+        measurement = measure_approximation(load_settings(), library, queries, bar.show)
     rows = [
         {
             "rescored": run.rescored,
@@ -179,14 +179,17 @@ def _exact(library: Location, queries: int, *, as_json: bool) -> None:
             "R@100": run.recall_100,
             **{f"p{percent}_ms": run.milliseconds(percent) for percent in (50, 95)},
         }
-        for run in found.runs
+        for run in measurement.runs
     ]
     if as_json:
-        emit_json({"passages": found.passages, "exact": found.exact, "runs": rows})
+        emit_json({"passages": measurement.passages, "exact": measurement.exact, "runs": rows})
         return
-    if found.exact:
+    if measurement.exact:
         note(
-            tr("{count} passages: all are compared, nothing is approximated", count=found.passages)
+            tr(
+                "{count} passages: all are compared, nothing is approximated",
+                count=measurement.passages,
+            )
         )
     shown = [
         (

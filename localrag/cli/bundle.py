@@ -217,8 +217,8 @@ def verify(place: Path, base: Path | None, key: Path | None, as_json: bool) -> N
     try:
         checked = verification.verify(place, base, key)
     except (BundleError, OSError) as error:
-        told = error.values if isinstance(error, BundleError) else {}
-        faults = cast(list[tuple[str, str]], told.get("faults", []))
+        values = error.values if isinstance(error, BundleError) else {}
+        faults = cast(list[tuple[str, str]], values.get("faults", []))
         emit_json(
             {
                 "ok": False,

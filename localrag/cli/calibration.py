@@ -44,7 +44,7 @@ def calibrate(context: click.Context, model: str | None, as_json: bool) -> None:
         measured, path = calibrate_grades(
             load_settings(named),
             kept,
-            lambda done, total, left: bar.show(tr("questions"), done, total, left),
+            lambda done, total, remaining: bar.show(tr("questions"), done, total, remaining),
         )
     note(tr("Saved in {path}.", path=path))
     if as_json:

@@ -44,8 +44,8 @@ def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
     """`standard,self-rag`, in either order."""
     if value is None:
         return None
-    first, *others = (part.strip() for part in value.split(","))
-    second = others[0] if len(others) == 1 else ""
+    first, *rest = (part.strip() for part in value.split(","))
+    second = rest[0] if len(rest) == 1 else ""
     if sorted((first, second)) != sorted(MODES):
         raise click.BadParameter(
             tr("two modes look like standard,self-rag, not {value}", value=value)
@@ -159,13 +159,15 @@ def _in_modes(
             for compared in comparing:
                 done.append(compared)
                 if len(done) < len(questions):
-                    left = (time.monotonic() - started) / len(done) * (len(questions) - len(done))
+                    remaining = (
+                        (time.monotonic() - started) / len(done) * (len(questions) - len(done))
+                    )
                     note(
                         tr(
                             "{done} of {asked} questions, {time} left",
                             done=len(done),
                             asked=len(questions),
-                            time=duration(left),
+                            time=duration(remaining),
                         )
                     )
     except (KeyboardInterrupt, LocalragError) as error:

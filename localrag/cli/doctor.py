@@ -143,10 +143,10 @@ def _guarded(part: str, examine: Callable[[], Iterator[Diagnosis]]) -> Iterator[
 
 
 def _packages() -> Diagnosis:
-    found, missing = [], []
+    installed, missing = [], []
     for name in PACKAGES:
         try:
-            found.append(f"{name} {metadata.version(name)}")
+            installed.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             missing.append(name)
     if needed := [name for name in missing if name not in OPTIONAL]:
@@ -157,7 +157,7 @@ def _packages() -> Diagnosis:
         if missing != ["rapidocr"]:  # text recognition has a line of its own
             text += tr(" Until then, models must be in ONNX.")
         return Diagnosis(tr("packages"), "warning", text)
-    return Diagnosis(tr("packages"), "ok", ", ".join(found))
+    return Diagnosis(tr("packages"), "ok", ", ".join(installed))
 
 
 def _machine() -> Diagnosis:
@@ -190,9 +190,9 @@ def _reading() -> Diagnosis:
     """Whether the process that reads documents can do no more than that."""
     from localrag.system import confinement
 
-    held = confinement.in_force()
+    restrictions = confinement.in_force()
     state: State = "warning" if sys.platform == "linux" else "ok"
-    if held == {"files", "system calls"}:
+    if restrictions == {"files", "system calls"}:
         text, state = (
             tr("documents are read without network access and without access to other files"),
             "ok",
@@ -201,11 +201,11 @@ def _reading() -> Diagnosis:
         text = tr(
             "documents are read with all of your own permissions: only Linux can restrict them"
         )
-    elif "files" in held:
+    elif "files" in restrictions:
         text = tr(
             "documents are read without access to other files, but system calls are not restricted"
         )
-    elif held:
+    elif restrictions:
         text = tr(
             "documents are read without network access, but with access to your files: the "
             "kernel has no Landlock (5.13 or newer), or it is disabled"
@@ -450,15 +450,15 @@ def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
     from localrag.factory import find_calibration
 
     part = tr("grades")
-    found = find_calibration(settings, models)
-    if found is None:
+    calibration = find_calibration(settings, models)
+    if calibration is None:
         text = tr(
             "not calibrated: thresholds are the starter model's, and may mean something else for "
             "{model}. `localrag models calibrate` measures that.",
             model=settings.llm.model,
         )
         return Diagnosis(part, "warning", text)
-    if not found.usable:
+    if not calibration.usable:
         text = tr(
             "{model} is not calibrated: its grades hardly tell passages that contain the answer "
             "from others.",
@@ -467,8 +467,8 @@ def _grades(settings: Settings, models: ModelStore) -> Diagnosis:
         return Diagnosis(part, "warning", text)
     text = tr(
         "calibrated with {count} cases ({kinds})",
-        count=sum(measurement.cases for measurement in found.measured),
-        kinds=tr(", ").join(grade_name(kind) for kind in found.kinds),
+        count=sum(measurement.cases for measurement in calibration.measured),
+        kinds=tr(", ").join(grade_name(kind) for kind in calibration.kinds),
     )
     return Diagnosis(part, "ok", text)
 

@@ -306,14 +306,14 @@ def _telling(bar: TimedBar) -> Tell:
     from localrag.evaluation.events import Event, Progressed
     from localrag.presentation.reports import event_text
 
-    said: set[str] = set()
+    shown: set[str] = set()
 
     def tell(event: Event) -> None:
         text = event_text(event)
         if isinstance(event, Progressed):
             bar.show(text, event.done, event.total, event.left)
-        elif text not in said:
-            said.add(text)
+        elif text not in shown:
+            shown.add(text)
             note(text)
 
     return tell

@@ -82,10 +82,12 @@ def _seconds(run: EvaluatedRun) -> str:
     return tr("{seconds:.1f} s (median)", seconds=median(known)) if known else ""
 
 
-def _print_bad_cases(console: Console, run: EvaluatedRun, others: tuple[EvaluatedRun, ...]) -> None:
+def _print_bad_cases(
+    console: Console, run: EvaluatedRun, other_runs: tuple[EvaluatedRun, ...]
+) -> None:
     from rich.text import Text
 
-    cases = bad_cases(run, others)
+    cases = bad_cases(run, other_runs)
     if not cases:
         return
     console.print()

@@ -66,9 +66,9 @@ def filter_options(command: Command) -> Command:
     }
 
     @wraps(command)
-    def with_filter(*arguments: Any, **given: Any) -> Any:
-        given["filter"] = Filter(**{name: given.pop(name) for name in options})
-        return command(*arguments, **given)
+    def with_filter(*arguments: Any, **values: Any) -> Any:
+        values["filter"] = Filter(**{name: values.pop(name) for name in options})
+        return command(*arguments, **values)
 
     for option in reversed(options.values()):
         option(with_filter)
@@ -84,32 +84,32 @@ def expand_option(command: Command) -> Command:
     )(command)
 
 
-def _moment(_: click.Context, option: click.Parameter, given: str | None) -> date | None:
-    if not given:
+def _moment(_: click.Context, option: click.Parameter, value: str | None) -> date | None:
+    if not value:
         return None
     try:
-        return date.fromisoformat(given) if len(given) <= 10 else datetime.fromisoformat(given)
+        return date.fromisoformat(value) if len(value) <= 10 else datetime.fromisoformat(value)
     except ValueError as error:
         raise UsageError(
-            "{option} is not a date: {given}.",
+            "{option} is not a date: {value}.",
             hint="Write it as 2026-07-31, or with the time as 2026-07-31T14:30.",
             option=option.opts[0],
-            given=given,
+            value=value,
         ) from error
 
 
 def read_pages(
-    _: click.Context, __: click.Parameter, given: str | None
+    _: click.Context, __: click.Parameter, value: str | None
 ) -> tuple[int, int | None] | None:
     """`3-10`, `7` or `3-` as first and last page, None: to the end."""
-    if not given:
+    if not value:
         return None
-    found = re.fullmatch(r"\s*(\d{1,9})\s*(?:([-–—~])\s*(\d{1,9})?\s*)?", given, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"\s*(\d{1,9})\s*(?:([-–—~])\s*(\d{1,9})?\s*)?", value, re.ASCII)
+    if match is None:
         raise UsageError(
-            "--pages cannot be read: {given}.",
+            "--pages cannot be read: {value}.",
             hint="Write 3-10 for a range, 7 for one page, 3- for all from there on.",
-            given=given,
+            value=value,
         )
-    first, dash, last = found.groups()
+    first, dash, last = match.groups()
     return int(first), int(last or first) if last or not dash else None

@@ -96,8 +96,8 @@ class LazyGroup(click.Group):
             if not near:
                 raise
             hint = tr("Did you mean `localrag {name}`?", name=near[0])
-            said = f"{error.message} {hint}".replace("。 ", "。")
-            raise click.UsageError(said, ctx) from None
+            message = f"{error.message} {hint}".replace("。 ", "。")
+            raise click.UsageError(message, ctx) from None
 
 
 @click.group(

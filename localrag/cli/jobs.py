@@ -92,15 +92,15 @@ def jobs(context: click.Context, library: Location, as_json: bool) -> None:
     from localrag.presentation.jobs import job_json, job_text, reasons
 
     with LocalRAG.open(library, create=False) as rag:
-        found = _jobs(rag).all()
+        all_jobs = _jobs(rag).all()
     if as_json:
-        emit_json({"jobs": [job_json(job) for job in found]})
+        emit_json({"jobs": [job_json(job) for job in all_jobs]})
         return
-    for job in found:
+    for job in all_jobs:
         say(job_text(job))
         for reason in reasons(job):
             say(f"   {reason}")
-    if not found:
+    if not all_jobs:
         note(tr("There are no jobs."))
 
 
@@ -127,7 +127,7 @@ def _expect_editor(rag: LocalRAG, user: str) -> None:
     with users:
         if not users.are_used():
             return
-        found = users.by_name(user)
+        account = users.by_name(user)
     library = name_of(place)
     if not user:
         raise UsageError(
@@ -135,12 +135,12 @@ def _expect_editor(rag: LocalRAG, user: str) -> None:
             hint="Name one with --as USER; see who there is: localrag users.",
             library=library,
         )
-    if found is None:
+    if account is None:
         raise UsageError(
             "There is no user {name}.", hint="See who there is: localrag users.", name=user
         )
-    if not found.may(library, "editor"):
-        role = found.roles.get(library)
+    if not account.may(library, "editor"):
+        role = account.roles.get(library)
         raise UsageError(
             "{name} is {role} of {library}, and this takes editor."
             if role

@@ -69,8 +69,8 @@ def list_models(as_json: bool) -> None:
     store = _store()
     statuses = store.statuses()
     if as_json:
-        found = [asdict(status) | {"path": str(status.path)} for status in statuses]
-        emit_json({"folder": str(store.folder), "models": found})
+        records = [asdict(status) | {"path": str(status.path)} for status in statuses]
+        emit_json({"folder": str(store.folder), "models": records})
         return
     from rich.filesize import decimal
 
@@ -261,7 +261,7 @@ def _watching(view: ProgressBars) -> Observer:
             )
             view.sometimes(lambda: line)
         elif event.kind in _EVENTS:
-            told = {"model": event.model, "source": event.source, "reason": event.fault}
-            note(tr(_EVENTS[event.kind], **told))
+            values = {"model": event.model, "source": event.source, "reason": event.fault}
+            note(tr(_EVENTS[event.kind], **values))
 
     return observe

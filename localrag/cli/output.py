@@ -171,14 +171,14 @@ def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...])
 def _library_path(context: click.Context, option: click.Parameter, value: str | None) -> Path:
     from localrag.errors import UsageError
 
-    found = library_location(context, option, value)
-    if not isinstance(found, Path):
+    location = library_location(context, option, value)
+    if not isinstance(location, Path):
         raise UsageError(
             "This command needs a library in a folder, and {library} is in a database.",
             hint="Name a folder with --library.",
-            library=str(found),
+            library=str(location),
         )
-    return found
+    return location
 
 
 def library_location(
@@ -279,10 +279,10 @@ def read_seconds(_: click.Context, __: click.Parameter, value: str | None) -> fl
     """`30s`, `2m` or a number of seconds."""
     if value is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|)", value.strip().lower())
-    if not found or not float(found[1]):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|)", value.strip().lower())
+    if not match or not float(match[1]):
         raise click.BadParameter(tr("a time looks like 30s or 2m, not {value}", value=value))
-    return float(found[1]) * (60 if found[2] == "m" else 1)
+    return float(match[1]) * (60 if match[2] == "m" else 1)
 
 
 class Interrupts:

@@ -57,8 +57,8 @@ def page(
     with LocalRAG.open(library, create=False, on_note=note, on_damage=note_rebuilding) as rag:
         view = rag.page(source, number, highlight=highlight, image=output is not None)
     if highlight is not None:
-        for said in marking(view):
-            note(said)
+        for line in marking(view):
+            note(line)
     if output is not None and view.image is not None:
         _save(output, view.paths, view.image)
         return

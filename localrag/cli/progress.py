@@ -37,7 +37,7 @@ class ProgressBars:
         self._columns, self._transient = columns, transient
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        self.said = time.monotonic()
+        self.last_shown = time.monotonic()
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -69,20 +69,20 @@ class ProgressBars:
             return False
         if name not in self._tasks:
             self._tasks[name] = self._bars.add_task("", total=None, beside="")
-        told: dict[str, Any] = {} if beside is None else {"beside": as_name(beside)}
+        fields: dict[str, Any] = {} if beside is None else {"beside": as_name(beside)}
         self._bars.update(
             self._tasks[name],
             description=as_name(title or name),
             completed=done,
             total=total or None,
-            **told,
+            **fields,
         )
         return True
 
     def sometimes(self, line: Callable[[], str]) -> None:
         """Say it, unless something was said a moment ago."""
-        if time.monotonic() - self.said > PLAIN_EVERY:
-            self.said = time.monotonic()
+        if time.monotonic() - self.last_shown > PLAIN_EVERY:
+            self.last_shown = time.monotonic()
             note(line())
 
 
@@ -151,12 +151,12 @@ class Bars(ProgressBars):
         now = time.monotonic()
         if source != self._scan:
             self._scan, self._scanned = source, (page, now)
-        said = tr("{name}: page {page} of {pages}", name=_name(source), page=page, pages=pages)
+        line = tr("{name}: page {page} of {pages}", name=_name(source), page=page, pages=pages)
         first, since = self._scanned
         if page > first:
-            left = (now - since) / (page - first) * (pages - page)
-            said += ", " + tr("{time} left", time=duration(left))
-        return said
+            seconds_left = (now - since) / (page - first) * (pages - page)
+            line += ", " + tr("{time} left", time=duration(seconds_left))
+        return line
 
 
 class TimedBar(ProgressBars):
@@ -166,11 +166,11 @@ class TimedBar(ProgressBars):
         super().__init__("MofNCompleteColumn")
         self._title = ""
 
-    def show(self, title: str, done: int, total: int, left: float | None = None) -> None:
-        """Show where the work of that name stands; `left` in seconds, None while not known."""
-        remaining = "" if left is None else tr("{time} left", time=duration(left))
+    def show(self, title: str, done: int, total: int, seconds_left: float | None = None) -> None:
+        """Show where the work of that name stands; `seconds_left` is None while not known."""
+        remaining = "" if seconds_left is None else tr("{time} left", time=duration(seconds_left))
         if self.draw("", done, total, title=title, beside=remaining):
             return
         if title != self._title:
-            self._title, self.said = title, time.monotonic()
+            self._title, self.last_shown = title, time.monotonic()
         self.sometimes(lambda: f"{title}: {done}/{total}" + (f", {remaining}" if remaining else ""))

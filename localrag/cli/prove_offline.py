@@ -69,7 +69,7 @@ def watched() -> dict[str, Any]:
             processes.LOCALRAG,
             stderr=processes.PIPE,
         )
-        proof, told = _read(report, nonce)
+        proof, is_complete = _read(report, nonce)
         if process.returncode:
             last = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
             problem = tr(
@@ -78,7 +78,7 @@ def watched() -> dict[str, Any]:
                 reason=last,
             )
             proof.stages.append(ProofStage("process", problem=problem))
-        elif not told:
+        elif not is_complete:
             problem = tr("The watched process ended without a complete report of this run.")
             proof.stages.append(ProofStage("process", problem=problem))
         seen = {stage.name for stage in proof.stages}

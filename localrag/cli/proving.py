@@ -220,11 +220,11 @@ class AttemptCounter:
                 same = self._children.setdefault(child.pid, (child.name(), {child.pid}))[1]
                 same.update(process.pid for process in below)
         if self.proof.isolation:
-            left = Counter(map(_key, answered))
+            unmatched = Counter(map(_key, answered))
             names = []
             for key, name in self._started:
-                if left[key] > 0:
-                    left[key] -= 1
+                if unmatched[key] > 0:
+                    unmatched[key] -= 1
                 else:
                     names.append(name)
             names += [name for name, same in self._children.values() if not same & pids]

@@ -46,8 +46,8 @@ def serve_and_ask(engine: Engine, library: Path, file: Path, question: str) -> N
         if added["done"]["failed"]:
             raise RuntimeError(added["done"]["said"])
         [document] = _json(client.get("/api/documents"))["documents"]
-        found = _json(client.post("/api/search", json={"question": question}))["passages"]
-        if not found:
+        passages = _json(client.post("/api/search", json={"question": question}))["passages"]
+        if not passages:
             raise RuntimeError("nothing is found")
         _events(client.post("/api/ask", json={"question": question}))["answer"]
         place = {"document": document["id"], "start": 0, "end": 10}
@@ -60,7 +60,7 @@ def serve_and_ask(engine: Engine, library: Path, file: Path, question: str) -> N
 def _page(client: httpx.Client) -> None:
     """The page, and every file that it or one of its scripts names."""
     page = client.get("/").raise_for_status().text
-    wanted = {found.removeprefix("/static/") for found in _FILES.findall(page)}
+    wanted = {path.removeprefix("/static/") for path in _FILES.findall(page)}
     fetched: set[str] = set()
     while wanted:
         name = wanted.pop()
@@ -81,8 +81,8 @@ def _events(response: httpx.Response) -> dict[str, Any]:
     """The last event of each name. Raises RuntimeError for one that tells of an error."""
     if response.is_error:
         raise RuntimeError(response.json()["error"]["message"])
-    told = re.findall(r"^event: (\w+)\r?\ndata: (.*?)\r?$", response.text, re.MULTILINE)
-    events = {name: json.loads(data) for name, data in told}
+    messages = re.findall(r"^event: (\w+)\r?\ndata: (.*?)\r?$", response.text, re.MULTILINE)
+    events = {name: json.loads(data) for name, data in messages}
     if "error" in events:
         raise RuntimeError(events["error"]["message"])
     return events

@@ -57,7 +57,7 @@ def rebuild(
         report = rag.rebuild(bars.tell, on_wait=say_waiting)
         status = rag.status()
         advice = rag.embedding_advice() if embedding else None
-    told = {
+    values = {
         "documents": len(report.committed),
         "embedding": status.embedding.name,
         "chunks": status.counts.chunks,
@@ -67,7 +67,7 @@ def rebuild(
         from localrag.presentation.records import picked
 
         emit_json(
-            told
+            values
             | {
                 "read_again": [
                     picked(e, "source", "chunks", "embedded") for e in report.read_again
@@ -77,13 +77,13 @@ def rebuild(
             }
         )
     else:
-        _print(report, told, embedding, advice)
+        _print(report, values, embedding, advice)
     if report.failed:
         raise click.exceptions.Exit(UNREAD)
 
 
 def _print(
-    report: AddReport, told: Mapping[str, Any], embedding: str | None, advice: Advice | None
+    report: AddReport, values: Mapping[str, Any], embedding: str | None, advice: Advice | None
 ) -> None:
     from localrag.models.registry.spec import catalogue
     from localrag.presentation.advice import advice_text
@@ -103,11 +103,11 @@ def _print(
             tr(
                 "{documents} documents split and embedded again with {embedding}, {chunks} "
                 "passages; {seconds:.1f} s.",
-                **told,
+                **values,
             )
         )
     else:
-        say(tr("Indexes rebuilt over {chunks} passages; {seconds:.1f} s.", **told))
+        say(tr("Indexes rebuilt over {chunks} passages; {seconds:.1f} s.", **values))
     if advice is not None and advice.kind == "unserved":
         note(advice_text(advice))
     if embedding and (reranker := catalogue().of_task(embedding, "reranker")) != embedding:

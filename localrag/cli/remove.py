@@ -58,8 +58,8 @@ def remove(
     if as_json:
         from localrag.presentation.records import picked
 
-        told = picked(removal, "sources", "documents", "chunks", "purged")
-        emit_json(told | {"reason": spoken(removal.fault) if removal.fault else ""})
+        fields = picked(removal, "sources", "documents", "chunks", "purged")
+        emit_json(fields | {"reason": spoken(removal.fault) if removal.fault else ""})
         return
     say(
         tr(
@@ -119,14 +119,14 @@ def _delete(library: Location, *, yes: bool, as_json: bool) -> None:
         erases = backend.erases
     if not yes:
         _confirm(str(library), name_of(library))
-    left = delete_library(library, on_wait=say_waiting)
+    remnant = delete_library(library, on_wait=say_waiting)
     if as_json:
-        emit_json({"library": str(library), "deleted": True, "left": left})
+        emit_json({"library": str(library), "deleted": True, "left": remnant})
         return
     say(tr("The library {directory} is deleted.", directory=str(library)))
-    if left == "others":
+    if remnant == "others":
         note(tr("Its folder stays, as it holds files that are not localrag's."))
-    if left == "cache":
+    if remnant == "cache":
         note(tr("Some of its indexes are in use and stay in the cache of this computer."))
     if not erases:
         note(

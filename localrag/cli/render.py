@@ -59,12 +59,12 @@ def print_left_out(console: Console, left_out: Sequence[LeftOut]) -> None:
     from rich.text import Text
 
     for passage in left_out[:MOST_LEFT_OUT]:
-        told = tr(
+        line = tr(
             "{where}, told the model what to answer; this was left out: “{text}”",
             where=cited_as(passage),
             text=_excerpt(passage.text),
         )
-        console.print(ListItem(Text(told, style="yellow")))
+        console.print(ListItem(Text(line, style="yellow")))
     if len(left_out) > MOST_LEFT_OUT:
         more = tr("and {count} more (see --json)", count=len(left_out) - MOST_LEFT_OUT)
         console.print(Text(more, style="yellow"))
@@ -103,11 +103,11 @@ def print_evidence(console: Console, answer: Answer, waited: float = 0.0) -> Non
         and all(step.kind != "filter" for step in answer.trace)
     ):  # else the answer itself says it
         console.print(Text(tr("Nothing in the library matches the question."), style="yellow"))
-    for found in answer.not_found:
-        _print_not_found(console, answer, found)
+    for not_found in answer.not_found:
+        _print_not_found(console, answer, not_found)
     if answer.basis:
-        for told in basis_lines(answer.basis):
-            console.print(ListItem(Text(told, style="dim")))
+        for line in basis_lines(answer.basis):
+            console.print(ListItem(Text(line, style="dim")))
     if answer.citations and answer.left_out and not answer.grounded:
         warning = tr(
             "What was left out is next to a quotation and concerns the question: read it in "
@@ -124,26 +124,26 @@ def print_evidence(console: Console, answer: Answer, waited: float = 0.0) -> Non
     console.print(Text(took, style="dim"))
 
 
-def _print_not_found(console: Console, answer: Answer, found: NotFound) -> None:
+def _print_not_found(console: Console, answer: Answer, not_found: NotFound) -> None:
     """What was looked for, how near the documents come, and what else could be asked."""
     from rich.text import Text
 
-    if found.question != answer.question:  # a part of it
-        part = tr("On “{question}”:", question=found.question)
+    if not_found.question != answer.question:  # a part of it
+        part = tr("On “{question}”:", question=not_found.question)
         console.print()
         console.print(ListItem(Text(part, style="bold")))
-    console.print(ListItem(Text(looked_for_text(found), style="dim")))
-    if found.closest is not None:
-        told = tr(
+    console.print(ListItem(Text(looked_for_text(not_found), style="dim")))
+    if not_found.closest is not None:
+        closest = tr(
             "Closest sentence ({where}): “{quote}”",
-            where=cited_as(found.closest),
-            quote=_excerpt(found.closest.quote),
+            where=cited_as(not_found.closest),
+            quote=_excerpt(not_found.closest.quote),
         )
-        console.print(ListItem(Text(told)))
-    console.print(ListItem(Text(reason_text(found), style="yellow")))
-    if found.suggestions:
+        console.print(ListItem(Text(closest)))
+    console.print(ListItem(Text(reason_text(not_found), style="yellow")))
+    if not_found.suggestions:
         console.print(Text(tr("You could ask instead:")))
-    for suggestion in found.suggestions:
+    for suggestion in not_found.suggestions:
         line = Text(f"  {as_name(suggestion.question)}", style="bold")
         console.print(
             ListItem(line.append(tr("  ({text})", text=suggestion_text(suggestion)), style="dim"))

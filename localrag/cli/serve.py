@@ -222,14 +222,14 @@ def serve(
                     header=sign_on_header,
                 )
             )
-        if opens and not held.enter_context(browser.opened(url)):
+        if opens and not stack.enter_context(browser.opened(url)):
             note(tr("No browser was found; open the address above in one."))
 
     url = f"{access.origins[0]}/" + (f"#token={token}" if token else "")
     queue = ModelQueue(calls_at_once(settings))
-    with listening as port_or_socket, ExitStack() as held:
+    with listening as port_or_socket, ExitStack() as stack:
         # Commands of this account would be asked by nobody in particular.
-        way = None if people is not None else held.enter_context(endpoint.listening(place.parent))
+        way = None if people is not None else stack.enter_context(endpoint.listening(place.parent))
         commands = (command_app(libraries, queue, way[0], token, note), way[1]) if way else None
         node = Node(libraries, add_from) if does_jobs else None
         ahead = ReadingAhead(libraries, queue) if settings.ahead.serve else None

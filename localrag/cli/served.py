@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 def answering(folder: Location, settings: Settings | None = None, *, server: bool) -> Answering:
     """The library in `folder`: with `server`, behind one that runs and fits, if there is one."""
     settings = settings or load_settings()
-    found = None
+    connection = None
     if server:
-        found, why = running(folder, settings)
+        connection, why = running(folder, settings)
         if why is not None and _is_debugging():
             note(tr("The running server is not used: {reason}.", reason=reason_text(why)))
-    if found is None:
+    if connection is None:
         return open_library(folder, settings)
-    return ServedLibrary(folder, settings, *found)
+    return ServedLibrary(folder, settings, *connection)
 
 
 def running(
@@ -193,8 +193,8 @@ class ServedLibrary:
 
         if self._server is None:
             raise GoneError("gone")
-        if (given := asked.get("filter")) is not None:
-            asked["filter"] = given.anywhere()
+        if (restriction := asked.get("filter")) is not None:
+            asked["filter"] = restriction.anywhere()
         asked["history"] = [(turn.question, turn.answer) for turn in asked.get("history", ())]
         call = Call(what=what, setup=self._setup, question=question, **asked)
         try:

@@ -39,20 +39,20 @@ MARK = "▶"
 Ranges = tuple[tuple[int, int], ...]
 
 
-def _pages(_: click.Context, __: click.Parameter, given: str | None) -> Ranges:
+def _pages(_: click.Context, __: click.Parameter, value: str | None) -> Ranges:
     """`1-3,7` as pairs of first and last; none for all pages."""
-    if given is None:
+    if value is None:
         return ()
-    found = [
+    matches = [
         re.fullmatch(r"\s*([0-9]{1,9})\s*(?:[-–—~]\s*([0-9]{1,9}))?\s*", part)
-        for part in re.split("[,，、]", given)
+        for part in re.split("[,，、]", value)
     ]
-    ranges = tuple((int(match[1]), int(match[2] or match[1])) for match in found if match)
-    if len(ranges) < len(found) or any(first > last for first, last in ranges):
+    ranges = tuple((int(match[1]), int(match[2] or match[1])) for match in matches if match)
+    if len(ranges) < len(matches) or any(first > last for first, last in ranges):
         raise UsageError(
-            "--pages cannot be read: {given}.",
+            "--pages cannot be read: {value}.",
             hint="Write page numbers and ranges, such as 1-3,7.",
-            given=given,
+            value=value,
         )
     return ranges
 

@@ -52,7 +52,7 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
         if only_problems:
             _print_problems(problems, as_json=as_json)
             return
-        found, readings = rag.status(), rag.library.readings()
+        library_status, readings = rag.status(), rag.library.readings()
         records = rag.library.documents() if documents or as_json else []
         server, why = running(library, rag.settings)
         ahead = kept_ahead(rag.library)
@@ -63,24 +63,24 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
 
         emit_json(
             {
-                "library": str(found.location),
-                **picked(found.counts, "documents", "sources", "pages", "chunks"),
-                "pages_read": pages_read(found.counts.pages, readings),
+                "library": str(library_status.location),
+                **picked(library_status.counts, "documents", "sources", "pages", "chunks"),
+                "pages_read": pages_read(library_status.counts.pages, readings),
                 "problems": len(problems),
-                "outdated": found.outdated,
-                "bytes": found.counts.size,
-                "bytes_on_disk": found.size_on_disk,
+                "outdated": library_status.outdated,
+                "bytes": library_status.counts.size,
+                "bytes_on_disk": library_status.size_on_disk,
                 "embedding": {
-                    "model": found.embedding.name,
-                    "dimension": found.embedding.dimension,
+                    "model": library_status.embedding.name,
+                    "dimension": library_status.embedding.dimension,
                 },
-                "generation": found.generation,
+                "generation": library_status.generation,
                 "ahead": kept_json(ahead),
                 "indexes": [
                     picked(index, "name", "present", "behind", "where", "lacking")
-                    for index in found.derived
+                    for index in library_status.derived
                 ],
-                **picked(found, "writer", "shared", "without_modes"),
+                **picked(library_status, "writer", "shared", "without_modes"),
                 "server": {"used": server is not None, "reason": why} if server or why else None,
                 # Of its disk nothing is known: what is no vault may be encrypted all the same.
                 "encryption": {
@@ -99,7 +99,7 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
         more[tr("Server")] = tr("running; search, ask and chat use it")
     elif why is not None:
         more[tr("Server")] = tr("running, but not used: {reason}", reason=reason_text(why))
-    console.print(_overview(found, readings, more))
+    console.print(_overview(library_status, readings, more))
     if problems:
         say(tr("Problems: {count} (localrag status --problems)", count=len(problems)))
     if documents:
@@ -151,43 +151,43 @@ def _outdated(count: int) -> dict[str, str]:
 
 
 def _overview(
-    found: LibraryStatus, readings: Sequence[PageReading], more: Mapping[str, str]
+    library_status: LibraryStatus, readings: Sequence[PageReading], more: Mapping[str, str]
 ) -> Table:
     from rich.filesize import decimal
 
     from localrag.presentation.reading import recognised_text
 
-    counts = found.counts
+    counts = library_status.counts
     rows = {
-        tr("Library"): str(found.location),
+        tr("Library"): str(library_status.location),
         tr("Documents"): str(counts.documents),
         tr("Files"): str(counts.sources),
         tr("Pages"): str(counts.pages),
         tr("OCR"): recognised_text(readings) or tr("none"),
         tr("Passages"): str(counts.chunks),
-        **_outdated(found.outdated),
-        tr("Size on disk"): decimal(found.size_on_disk),
+        **_outdated(library_status.outdated),
+        tr("Size on disk"): decimal(library_status.size_on_disk),
         tr("Embedding model"): tr(
             "{model} ({dimension} dimensions)",
-            model=found.embedding.name,
-            dimension=found.embedding.dimension,
+            model=library_status.embedding.name,
+            dimension=library_status.embedding.dimension,
         ),
     }
     names = {"vectors": tr("vectors"), "keywords": tr("keywords")}
-    for index in found.derived:
+    for index in library_status.derived:
         state = tr("up to date") if index.present and not index.behind else tr("will catch up")
         if index.where == "database":
             state = tr("in the database, by pgvector")
         elif index.lacking:
             state = f"{state}; {_lacking(index.lacking)}"
         rows[tr("Index {name}", name=names.get(index.name, index.name))] = state
-    if kind := found.without_modes:
+    if kind := library_status.without_modes:
         rows[tr("Open to")] = tr("anyone who can read the drive ({kind})", kind=kind)
-    elif found.shared:
+    elif library_status.shared:
         rows[tr("Open to")] = tr("its group, whose key you have accepted")
     rows |= more
-    if found.writer:
-        rows[tr("In use by")] = found.writer
+    if library_status.writer:
+        rows[tr("In use by")] = library_status.writer
     shown = table(("", ""), rows.items())
     shown.show_header = False
     return shown

@@ -92,10 +92,10 @@ def _teller() -> Callable[[Event], None]:
     from localrag.summaries.records import SectionDone, SummaryBegun
 
     titles: list[str] = []
-    told = False
+    is_reported = False
 
     def hear(event: Event) -> None:
-        nonlocal told
+        nonlocal is_reported
         if isinstance(event, SummaryBegun):
             if len(event.summary.documents) == 1:
                 (document,) = event.summary.documents
@@ -107,9 +107,9 @@ def _teller() -> Callable[[Event], None]:
                     note(f"  {title}")
             note(begun_text(event))
         elif isinstance(event, SectionDone) and not event.kept and not event.section.reason:
-            note(tr("{left} left. {name}", left=event.left, name=titles[event.number][:80]))
-        elif isinstance(event, NotKept) and not told:
-            told = True
+            note(tr("{count} left. {name}", count=event.left, name=titles[event.number][:80]))
+        elif isinstance(event, NotKept) and not is_reported:
+            is_reported = True
             reason = spoken(event.error)
             note(tr("What was written is not kept for the next time: {reason}", reason=reason))
 

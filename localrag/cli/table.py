@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from localrag.tables.records import Column, Event, Table
 
 
-def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[Column, ...]:
+def _columns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tuple[Column, ...]:
     """Each with the kind of its answers, or the answers, where they are named before it."""
     from localrag.tables.records import column_of
 
-    return tuple(map(column_of, given))
+    return tuple(map(column_of, texts))
 
 
 @click.command(
@@ -136,18 +136,18 @@ def _teller(columns: Sequence[Column]) -> Callable[[Event], None]:
     from localrag.printable import as_name
     from localrag.tables.records import Begun, CellDone
 
-    told = False
+    is_reported = False
 
     def hear(event: Event) -> None:
-        nonlocal told
+        nonlocal is_reported
         if isinstance(event, Begun):
             note(begun_text(event))
         elif isinstance(event, CellDone) and not event.kept and event.cell.state != "not read":
             name = event.source.replace("\\", "/").rpartition("/")[2]
             shown = as_name(cell_text(event.cell, columns[event.column]))[:80]
-            note(tr("{left} left. {name}: {value}", left=event.left, name=name, value=shown))
-        elif isinstance(event, NotKept) and not told:
-            told = True
+            note(tr("{count} left. {name}: {value}", count=event.left, name=name, value=shown))
+        elif isinstance(event, NotKept) and not is_reported:
+            is_reported = True
             reason = spoken(event.error)
             note(tr("Cells are not kept for the next time: {reason}", reason=reason))
 

@@ -94,16 +94,16 @@ def export_library(
         protection=protection,
         in_clear=in_clear,
     )
-    told, size = _told(manifest, started), archive.stat().st_size
+    values, size = _told(manifest, started), archive.stat().st_size
     if as_json:
-        emit_json({"file": str(archive), "bytes": size} | told)
+        emit_json({"file": str(archive), "bytes": size} | values)
         return
     say(
         tr(
             "{documents} documents, {chunks} passages: {size:.1f} MB in {path}; {seconds:.1f} s.",
             size=size / 1e6,
             path=archive,
-            **told,
+            **values,
         )
     )
     say(tr("To ask it there you need the embedding model {name}.", name=manifest.embedding_name))
@@ -161,19 +161,19 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
         describe=finding_text,
         unlock=unlock,
     )
-    told, wanted = _told(manifest, started), manifest.embedding_name
+    values, wanted = _told(manifest, started), manifest.embedding_name
     models = factory.make_models()
     specs = [spec for part in models.parts(wanted) if (spec := models.catalogue.find(part))]
     missing = [spec.id for spec in specs if models.status(spec).state in ("missing", "partial")]
     if as_json:
         installed = {"embedding_installed": bool(specs) and not missing}
-        emit_json({"library": str(library)} | told | installed)
+        emit_json({"library": str(library)} | values | installed)
         return
     say(
         tr(
             "{documents} documents, {chunks} passages in {directory}; {seconds:.1f} s.",
             directory=library,
-            **told,
+            **values,
         )
     )
     if missing:
@@ -182,9 +182,9 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
     if settings.embedding.model not in ("", wanted):
         note(
             tr(
-                "It was built with the embedding model {found}, and the settings name {expected}: "
-                "set embedding.model to {found}, or unset it.",
-                found=wanted,
+                "It was built with the embedding model {model}, and the settings name {expected}: "
+                "set embedding.model to {model}, or unset it.",
+                model=wanted,
                 expected=settings.embedding.model,
             )
         )
@@ -235,8 +235,8 @@ def migrate(source: Location, target: Location, as_json: bool) -> None:
     )
     seconds = round(time.monotonic() - started, 3)
     if as_json:
-        told = {"library": str(target), "seconds": seconds}
-        emit_json(told | picked(moved.counts, "documents", "chunks"))
+        values = {"library": str(target), "seconds": seconds}
+        emit_json(values | picked(moved.counts, "documents", "chunks"))
         return
     say(
         tr(

@@ -90,17 +90,17 @@ def list_(library: Location, as_json: bool) -> None:
 
 def _list(library: Location, as_json: bool) -> None:
     with _users_of(library) as those:
-        found = those.all() if those.are_used() else []
+        accounts = those.all() if those.are_used() else []
     if as_json:
         emit_json(
             {
                 "users": [
                     {"name": user.name, "since": user.since.isoformat(), "roles": dict(user.roles)}
-                    for user in found
+                    for user in accounts
                 ]
             }
         )
-    elif not found:
+    elif not accounts:
         say(tr("There are no users. Add the first one: localrag users add NAME"))
     else:
         rows = [
@@ -109,7 +109,7 @@ def _list(library: Location, as_json: bool) -> None:
                 ", ".join(f"{as_name(name)}: {role}" for name, role in user.roles.items()),
                 f"{user.since.astimezone():%Y-%m-%d}",
             )
-            for user in found
+            for user in accounts
         ]
         stdout_console().print(table((tr("User"), tr("Roles"), tr("Since")), rows))
 

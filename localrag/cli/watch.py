@@ -123,10 +123,10 @@ def watch(
         walk(places, [])
 
     def tell(event: IndexingEvent) -> None:
-        told = _told(event)
-        if told is None:
+        line = _told(event)
+        if line is None:
             return
-        name, values, text = told
+        name, values, text = line
         now = datetime.now().astimezone()
         if as_json:
             emit_json_line({"time": now.isoformat(timespec="seconds"), "event": name} | values)

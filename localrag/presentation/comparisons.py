@@ -355,9 +355,9 @@ def ranks(compared: Compared[Graded]) -> Iterator[dict[str, Any]]:
         for way in compared.ways
     ]
     for before, context in enumerate(compared.candidates, start=1):
-        found = [ranked.get(before) for ranked in places]
-        if any(found):
-            yield {"before": before, "ranks": found, "context": context}
+        way_ranks = [ranked.get(before) for ranked in places]
+        if any(way_ranks):
+            yield {"before": before, "ranks": way_ranks, "context": context}
 
 
 def one_line(text: str) -> str:

@@ -65,7 +65,7 @@ def _state(job: QueuedJob) -> str:
 
     done, files, unread = job.progress.done, job.progress.files, job.progress.unread
     server = machine(job.node)
-    said = tr(
+    progress = tr(
         "{done} of {files} file" if files == 1 else "{done} of {files} files",
         done=done,
         files=files,
@@ -76,7 +76,7 @@ def _state(job: QueuedJob) -> str:
         case "running":
             if not files:
                 return tr("under way, on {server}", server=server)
-            return tr("{said}, on {server}", said=said, server=server)
+            return tr("{progress}, on {server}", progress=progress, server=server)
         case "done":
             if not files:  # indexes alone were rebuilt
                 return tr("done")
@@ -90,6 +90,6 @@ def _state(job: QueuedJob) -> str:
                 )
             return tr("done, {done} file" if done == 1 else "done, {done} files", done=done)
         case "failed":
-            return tr("failed after {said}", said=said) if files else tr("failed")
+            return tr("failed after {progress}", progress=progress) if files else tr("failed")
         case _:
-            return tr("cancelled after {said}", said=said) if files else tr("cancelled")
+            return tr("cancelled after {progress}", progress=progress) if files else tr("cancelled")

@@ -11,32 +11,34 @@ MOST_NAMED = 5
 """Words of a question that are named."""
 
 
-def looked_for_text(found: NotFound, language: InterfaceLanguage | None = None) -> str:
+def looked_for_text(not_found: NotFound, language: InterfaceLanguage | None = None) -> str:
     """What was looked for; `language` None is the reader's."""
     say = speaker(language)
-    return say("Looked for: {words}", words=say(", ").join(found.looked_for) or found.question)
+    return say(
+        "Looked for: {words}", words=say(", ").join(not_found.looked_for) or not_found.question
+    )
 
 
-def reason_text(found: NotFound, language: InterfaceLanguage | None = None) -> str:
+def reason_text(not_found: NotFound, language: InterfaceLanguage | None = None) -> str:
     """Why the closest sentence does not suffice, as far as it is known."""
     say = speaker(language)
-    if found.closest is None:
+    if not_found.closest is None:
         return say("No passage was found.")
     reasons = []
-    only = [word for word in found.missing if word not in found.absent]
+    only = [word for word in not_found.missing if word not in not_found.absent]
     if only:
         reasons.append(say("This sentence does not contain {words}.", words=_either(only, say)))
-    if found.absent:
-        words = _either(found.absent, say)
+    if not_found.absent:
+        words = _either(not_found.absent, say)
         reasons.append(say("None of the passages found contains {words}.", words=words))
-    if found.written:
+    if not_found.written:
         reasons.append(say("An answer was written from the passages, but they do not bear it out."))
-    elif found.probability is not None:
+    elif not_found.probability is not None:
         reasons.append(
             say(
                 "The model puts the probability that the passages answer the question at "
                 "{percent}%, which is too low for an answer.",
-                percent=max(1, round(100 * found.probability)),  # it never is quite sure
+                percent=max(1, round(100 * not_found.probability)),  # it never is quite sure
             )
         )
     elif not reasons:
@@ -59,7 +61,7 @@ def suggestion_text(suggestion: Suggestion, language: InterfaceLanguage | None =
 
 
 def _either(words: Sequence[str], say: Say) -> str:
-    *some, last = (f"“{word}”" for word in words[:MOST_NAMED])
-    if not some:
+    *names, last = (f"“{word}”" for word in words[:MOST_NAMED])
+    if not names:
         return last
-    return say("{some} or {last}", some=say(", ").join(some), last=last)
+    return say("{words} or {last}", words=say(", ").join(names), last=last)

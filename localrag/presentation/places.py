@@ -47,11 +47,11 @@ def place_text(
 
 
 def passage_place(
-    found: ScoredChunk, language: InterfaceLanguage | None = None, *, heading: bool = True
+    hit: ScoredChunk, language: InterfaceLanguage | None = None, *, heading: bool = True
 ) -> str:
     """Where a passage stands; its pages where nothing else is known of it."""
-    place = found.place or Place(found.chunk.start, number=found.chunk.first_page)
-    return place_text(place, found.chunk.last_page, heading=heading, language=language)
+    place = hit.place or Place(hit.chunk.start, number=hit.chunk.first_page)
+    return place_text(place, hit.chunk.last_page, heading=heading, language=language)
 
 
 def cited_as(

@@ -114,12 +114,12 @@ def _marks(row: ChartRow, y: float) -> Iterable[Markup]:
     if row.mean is not None:
         yield element("circle", class_=colour, fill=ink, cx=_x(row.mean), cy=middle, r=5)
     stacked: dict[int, int] = {}
-    for place, said in row.dots:
+    for place, label in row.dots:
         step = round(60 * place)
         stacked[step] = stacked.get(step, 0) + 1
         # Dots that would cover each other move up a little, and then stay.
         up = 3 * min(stacked[step], _SEEN)
-        kind, x, title = f"{colour} dot", _x(step / 60), element("title", said)
+        kind, x, title = f"{colour} dot", _x(step / 60), element("title", label)
         yield element("circle", title, class_=kind, fill=ink, cx=x, cy=y + 19 - up, r=3.2)
     for step, count in stacked.items():
         if count > _SEEN:

@@ -90,14 +90,14 @@ def answer_record(answer: Answer, shown: Rendering) -> dict[str, Any]:
 
 
 @plain.register
-def _(found: NotFound) -> dict[str, Any]:
-    closest = found.closest
+def _(not_found: NotFound) -> dict[str, Any]:
+    closest = not_found.closest
     return {
-        **picked(found, "question", "looked_for"),
+        **picked(not_found, "question", "looked_for"),
         "closest": closest and picked(closest, "source", "page", "place", "quote"),
-        **picked(found, "missing", "absent", "probability"),
-        "reason": reason_text(found, SOURCE),
-        "suggestions": plain(found.suggestions),
+        **picked(not_found, "missing", "absent", "probability"),
+        "reason": reason_text(not_found, SOURCE),
+        "suggestions": plain(not_found.suggestions),
     }
 
 

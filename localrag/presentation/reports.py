@@ -110,25 +110,25 @@ def reason(judgement: Judgement) -> str:
 
 def remarks(report: Report) -> list[str]:
     """How far to trust the numbers, and what the runs differ in."""
-    said: list[str] = []
+    lines: list[str] = []
     if report.judge:
-        said.append(tr("Judge: {name}", name=report.judge))
+        lines.append(tr("Judge: {name}", name=report.judge))
         if report.trust is None:
-            said.append(not_calibrated())
+            lines.append(not_calibrated())
         if untrusted := report.untrusted():
-            said.append(_untrusted(untrusted))
+            lines.append(_untrusted(untrusted))
         if report.own_work:
-            said.append(
+            lines.append(
                 tr(
                     "The answers of {name} were written by the model that judges them; "
                     "models are lenient with their own work.",
                     name=tr(", ").join(report.own_work),
                 )
             )
-    found = differences(report.runs)
-    said += [difference(comparison) for comparison in found if comparison.ranked]
+    comparisons = differences(report.runs)
+    lines += [difference(comparison) for comparison in comparisons if comparison.ranked]
     undecided: dict[tuple[str, str], list[str]] = {}
-    for comparison in found:
+    for comparison in comparisons:
         if not comparison.ranked:
             pair = (
                 min(comparison.better, comparison.worse),
@@ -139,26 +139,28 @@ def remarks(report: Report) -> list[str]:
     for pair, names in undecided.items():
         alike.setdefault(tuple(names), []).append(pair)
     for metrics, pairs in alike.items():
-        said.append(
+        lines.append(
             tr(
                 "Not ranked by {metrics}, because the differences are within chance: {pairs}.",
                 metrics=tr(", ").join(map(metric_title, metrics)),
-                pairs=tr("; ").join(tr("{one} and {other}", one=a, other=b) for a, b in pairs),
+                pairs=tr("; ").join(
+                    tr("{first} and {second}", first=a, second=b) for a, b in pairs
+                ),
             )
         )
-    if len(report.runs) > 2 and found:
-        said.append(
+    if len(report.runs) > 2 and comparisons:
+        lines.append(
             tr(
                 "With so many pairs, some would differ by chance: the intervals of the "
                 "differences are widened accordingly (Bonferroni)."
             )
         )
-    return said
+    return lines
 
 
 def trust_remarks(trust: Trust) -> list[str]:
     """What the table of a calibration does not say: the order of answers, and what not to trust."""
-    said = [
+    lines = [
         tr(
             "{metric}: the right answer scores above the wrong or evasive one in {ordering:.0%} of "
             "the pairs [{low:.2f}, {high:.2f}].",
@@ -171,8 +173,8 @@ def trust_remarks(trust: Trust) -> list[str]:
         if metric.ordering_interval is not None
     ]
     if untrusted := [metric.metric for metric in trust.metrics if not metric.trusted]:
-        said.append(_untrusted(untrusted))
-    return said
+        lines.append(_untrusted(untrusted))
+    return lines
 
 
 def _untrusted(metrics: Sequence[str]) -> str:

@@ -79,12 +79,12 @@ class Toolkit:
         """The k best passages, best first."""
         reranking = self.reranking
         depth = max(self.k, reranking.candidates) if reranking else self.k
-        found, seconds = timed(partial(self.retrieve, question, depth))
-        yield Step("retrieve", {"passages": len(found)}, None, seconds)
+        chunks, seconds = timed(partial(self.retrieve, question, depth))
+        yield Step("retrieve", {"passages": len(chunks)}, None, seconds)
         if reranking:
-            found, step = reranking.apply(question, found, self.k)
+            chunks, step = reranking.apply(question, chunks, self.k)
             yield step
-        return newest_first(found, self.asked(question), self.card_of)
+        return newest_first(chunks, self.asked(question), self.card_of)
 
     def reworded(self, question: str) -> Generator[Step, None, list[str]]:
         """Other wordings of a question, none where the model has none."""

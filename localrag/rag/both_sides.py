@@ -28,7 +28,7 @@ class ConflictReporter:
     `card_of` gives the card of a passage's document.
     """
 
-    found: Disagreement | None
+    disagreement: Disagreement | None
     chunks: Sequence[ScoredChunk]
     language: LanguageCode
     card_of: CardOf
@@ -50,25 +50,25 @@ class ConflictReporter:
         Nothing where the question names the year of one of them. `numbered` says whether the
         prompt shows them with their numbers.
         """
-        found = disagreement(question, chunks, tools.tokenize)
-        if found and not any(each.chunk + 1 in read for each in found.statements):
-            found = None
-        if found:
-            cards = [tools.card_of(chunks[claim.chunk]) for claim in found.statements]
+        conflict = disagreement(question, chunks, tools.tokenize)
+        if conflict and not any(claim.chunk + 1 in read for claim in conflict.statements):
+            conflict = None
+        if conflict:
+            cards = [tools.card_of(chunks[claim.chunk]) for claim in conflict.statements]
             if year_named(cards, tools.asked(question)):
-                found = None
-        if found:
-            numbered = numbered and all(each.chunk + 1 in read for each in found.statements)
-        return cls(found, chunks, language, tools.card_of, numbered)
+                conflict = None
+        if conflict:
+            numbered = numbered and all(claim.chunk + 1 in read for claim in conflict.statements)
+        return cls(conflict, chunks, language, tools.card_of, numbered)
 
     @property
     def steps(self) -> list[Step]:
         """What was found, for the answer's trace."""
-        if self.found is None:
+        if self.disagreement is None:
             return []
         values: dict[str, Plain] = {
-            "passages": tuple(str(each.chunk + 1) for each in self.found.statements),
-            "figures": tuple(each.figure for each in self.found.statements),
+            "passages": tuple(str(claim.chunk + 1) for claim in self.disagreement.statements),
+            "figures": tuple(claim.figure for claim in self.disagreement.statements),
         }
         return [Step("disagreement", values, None, 0.0)]
 
@@ -77,52 +77,52 @@ class ConflictReporter:
 
         By the cards of their documents: one that is newer than all that was read.
         """
-        if self.found is None:
+        if self.disagreement is None:
             return None
         ranks = {
-            each.chunk + 1: rank(self.card_of(self.chunks[each.chunk]))
-            for each in self.found.statements
+            claim.chunk + 1: rank(self.card_of(self.chunks[claim.chunk]))
+            for claim in self.disagreement.statements
         }
         best = max(ranks, key=lambda number: (ranks[number], -number))
         newer = all(ranks[best] > ranks[number] for number in read if number in ranks)
         return best if newer and best not in read else None
 
-    def told(self, messages: list[Message]) -> list[Message]:
+    def with_note(self, messages: list[Message]) -> list[Message]:
         """The prompt for the answer, with a word of what its passages differ in."""
-        if self.found is None or not self.numbered:
+        if self.disagreement is None or not self.numbered:
             return messages
-        numbers = dict.fromkeys(f"[{each.chunk + 1}]" for each in self.found.statements)
-        given = (f"{each.figure} [{each.chunk + 1}]" for each in self.found.statements)
+        numbers = dict.fromkeys(f"[{claim.chunk + 1}]" for claim in self.disagreement.statements)
+        claims = (f"{claim.figure} [{claim.chunk + 1}]" for claim in self.disagreement.statements)
         between = LANGUAGES[self.language].comma
-        name = "disagreement_denial" if self.found.kind == "denial" else "disagreement"
-        told = render(
-            name, self.language, passages=between.join(numbers), figures=between.join(given)
+        name = "disagreement_denial" if self.disagreement.kind == "denial" else "disagreement"
+        note = render(
+            name, self.language, passages=between.join(numbers), figures=between.join(claims)
         )
         last = messages[-1]
-        return [*messages[:-1], Message(last.role, f"{last.content}\n{told}")]
+        return [*messages[:-1], Message(last.role, f"{last.content}\n{note}")]
 
     def added(
         self, statements: Statements, cite: Callable[[int, str], Citation]
     ) -> list[Statement]:
         """A statement for each claim that an answer leaves out, to stand behind it."""
-        return [self._statement(each, cite) for each in self._missing(words(statements))]
+        return [self._statement(claim, cite) for claim in self._missing(words(statements))]
 
     def _missing(self, text: str) -> list[PassageClaim]:
         """One claim of each figure that a text without markers lacks, if it gives another."""
         written = figures(text)
-        given, lacking = False, dict[str, PassageClaim]()
-        for each in self.found.statements if self.found else ():
-            own = figures(each.figure)
+        agrees, lacking = False, dict[str, PassageClaim]()
+        for claim in self.disagreement.statements if self.disagreement else ():
+            own = figures(claim.figure)
             if any(f.agrees(a) for f in own for a in written):
-                given = True
+                agrees = True
             elif own:
-                lacking.setdefault(each.figure, each)
-        return list(lacking.values()) if given else []
+                lacking.setdefault(claim.figure, claim)
+        return list(lacking.values()) if agrees else []
 
     def _statement(self, claim: PassageClaim, cite: Callable[[int, str], Citation]) -> Statement:
-        found = self.chunks[claim.chunk]
-        quote, date = hide_markers(" ".join(claim.text.split())), self.card_of(found).date
-        name = file_of(found.source)
+        hit = self.chunks[claim.chunk]
+        quote, date = hide_markers(" ".join(claim.text.split())), self.card_of(hit).date
+        name = file_of(hit.source)
         text = otherwise(f"{name} ({date})" if date else name, quote, self.language)
         mark = Cited(len(text) + 2, cite(claim.chunk + 1, claim.text), " ", behind=True)
         return Statement(

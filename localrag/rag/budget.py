@@ -19,7 +19,7 @@ class Budget:
         self._longest: dict[str, float] = {}
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds until the budget is spent; below 0 when it was overrun."""
         return self._seconds - (self._clock() - self._began)
 
@@ -45,8 +45,8 @@ class Budget:
         wanted += times * self._longest.get(first, 0.0)
         if math.isinf(self._seconds):
             return True
-        return self.left - wanted > reserve * self._seconds
+        return self.seconds_left - wanted > reserve * self._seconds
 
     def is_down_to(self, share: float) -> bool:
         """Whether no more than this share of the budget is left."""
-        return not math.isinf(self._seconds) and self.left <= share * self._seconds
+        return not math.isinf(self._seconds) and self.seconds_left <= share * self._seconds

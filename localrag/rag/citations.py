@@ -102,16 +102,16 @@ def cited_sentences(text: str) -> list[tuple[str, list[int]]]:
 
     A marker that stands after a sentence's stop belongs to that sentence.
     """
-    found: list[tuple[str, list[int]]] = []
+    sentences: list[tuple[str, list[int]]] = []
     for start, end in split_sentences(text):
         piece = text[start:end]
-        while (leading := _MARKER.match(piece)) and found:
-            found[-1][1].extend(marked(leading[0]))
+        while (leading := _MARKER.match(piece)) and sentences:
+            sentences[-1][1].extend(marked(leading[0]))
             piece = piece[leading.end() :].lstrip()
         sentence = without_markers(piece).strip()
         if any(character.isalnum() for character in sentence):
-            found.append((sentence, marked(piece)))
-    return found
+            sentences.append((sentence, marked(piece)))
+    return sentences
 
 
 def read(
@@ -121,7 +121,7 @@ def read(
 
     A marker without a citation stays in the text.
     """
-    first = {each.marker: each for each in reversed(citations)}
+    first = {citation.marker: citation for citation in reversed(citations)}
     pieces, done = [], 0
     for marker in _MARKER.finditer(text):
         numbers = [number for number in marked(marker[0]) if number in first]
@@ -134,12 +134,14 @@ def read(
             pieces.append(Statement("", citations=tuple(marks)))
             done = marker.end()
     pieces.append(Statement(text[done:]))
-    statements, rated, done = [], {each.start: each for each in support}, 0
+    statements, rated, done = [], {sentence.start: sentence for sentence in support}, 0
     for statement in cut(pieces):
         start, done = done, done + len(statement.written)
-        each = next((rated[at] for at in rated if start <= at < done), None)
-        if each is not None:
-            statement = replace(statement, rating=each.rating, share=each.share, quoted=each.quoted)
+        sentence = next((rated[at] for at in rated if start <= at < done), None)
+        if sentence is not None:
+            statement = replace(
+                statement, rating=sentence.rating, share=sentence.share, quoted=sentence.quoted
+            )
         statements.append(statement)
     return classified(tuple(statements))
 
@@ -187,8 +189,8 @@ class Attributor:
         self._embedder = embedder
         self._evidence = [
             _Evidence(marker, start, end, text, self._terms(text))
-            for marker, found in enumerate(chunks, start=1)
-            for start, end, text in self._sentences(found.chunk)
+            for marker, hit in enumerate(chunks, start=1)
+            for start, end, text in self._sentences(hit.chunk)
         ]
         self._document_frequency = Counter(
             term for evidence in self._evidence for term in evidence.terms
@@ -197,7 +199,7 @@ class Attributor:
             frozenset().union(*(e.terms for e in self._evidence if e.marker == marker))
             for marker in range(1, len(chunks) + 1)
         ]
-        self._languages = [detect(found.chunk.text) for found in chunks]
+        self._languages = [detect(hit.chunk.text) for hit in chunks]
         self._vectors: list[Vectors] = []  # of the evidence, once wanted; shared by `only`
         self._markers = frozenset(range(1, len(chunks) + 1))
         self._least = FOUND_SUPPORT
@@ -237,7 +239,7 @@ class Attributor:
             if not own or wanted <= e.terms:
                 return bool(wanted) and wanted <= e.terms
             there = figures(e.text)
-            return named <= e.terms and all(any(map(one.agrees, there)) for one in own)
+            return named <= e.terms and all(any(map(figure.agrees, there)) for figure in own)
 
         holding = [e for e in self._evidence if e.marker in self._markers and holds(e)]
         if not holding:
@@ -246,14 +248,14 @@ class Attributor:
         best = max(holding, key=lambda e: (self._share(asked, e.terms), -e.marker, -e.start))
         return [self._citation(best)]
 
-    def only(self, markers: Iterable[int], *, held: bool) -> Attributor:
+    def only(self, markers: Iterable[int], *, alone: bool) -> Attributor:
         """The same passages under the same markers, of which only these can be cited.
 
-        `held` says whether they are read because each holds the answer, or a part of it.
+        `alone` says whether they are read because each alone holds the answer, or a part of it.
         """
         fewer = copy(self)
         fewer._markers = frozenset(markers)
-        fewer._least = CLAIMED_SUPPORT if held else FOUND_SUPPORT
+        fewer._least = CLAIMED_SUPPORT if alone else FOUND_SUPPORT
         return fewer
 
     def closest(self, markers: Sequence[int], text: str) -> int:
@@ -282,21 +284,21 @@ class Attributor:
         """
         asked = self._terms(question)
         own = detect(question)
-        likely = [each for each in self._evidence if self._is_sentence(each)]
+        likely = [evidence for evidence in self._evidence if self._is_sentence(evidence)]
         shares = [
             (
-                SHARED_COUNTS * self._share(asked, each.terms)
-                + OWN_LANGUAGE_COUNTS * (self._languages[each.marker - 1] in (own, "mixed")),
-                each,
+                SHARED_COUNTS * self._share(asked, evidence.terms)
+                + OWN_LANGUAGE_COUNTS * (self._languages[evidence.marker - 1] in (own, "mixed")),
+                evidence,
             )
-            for each in likely or self._evidence
+            for evidence in likely or self._evidence
         ]
         shares.sort(key=lambda pair: -pair[0])  # stable: the better passage stays first
         few = shares[:LOOKED_AT]
         if not few:
             return None
         # All as questions: likeness goes both ways, and no passage is embedded that way in `ask`.
-        vectors = self._embedder.embed_queries([question, *(each.text for _, each in few)])
+        vectors = self._embedder.embed_queries([question, *(evidence.text for _, evidence in few)])
         cosines = (vectors[1:] @ vectors[0]).tolist()
         scored = [
             (share + cosine, -number)
@@ -304,16 +306,16 @@ class Attributor:
         ]
         return self._citation(few[-max(scored)[1]][1])
 
-    def _is_sentence(self, each: _Evidence) -> bool:
+    def _is_sentence(self, evidence: _Evidence) -> bool:
         """Whether it is none of the titles and headings, nor a fragment that says nothing."""
-        if _SENTENCE_END.search(each.text):
-            return len(each.terms) >= MINIMUM_TERMS
-        chunk = self._chunks[each.marker - 1].chunk
-        title = each.text.strip()
-        begins = chunk.start == 0 and not chunk.text[: each.start].strip()
-        alone = "\n" in chunk.text[each.end :].strip(" \t")[:1]
+        if _SENTENCE_END.search(evidence.text):
+            return len(evidence.terms) >= MINIMUM_TERMS
+        chunk = self._chunks[evidence.marker - 1].chunk
+        title = evidence.text.strip()
+        begins = chunk.start == 0 and not chunk.text[: evidence.start].strip()
+        alone = "\n" in chunk.text[evidence.end :].strip(" \t")[:1]
         named = title in chunk.heading.split(" > ")
-        return len(each.terms) >= SENTENCE_TERMS and not named and not (begins and alone)
+        return len(evidence.terms) >= SENTENCE_TERMS and not named and not (begins and alone)
 
     def _sentences(self, chunk: Chunk) -> list[tuple[int, int, str]]:
         """Spans of the sentences, and of the rows of tables, and what they say.
@@ -323,7 +325,7 @@ class Attributor:
         rows = list(named_rows(chunk))
         spans: list[tuple[int, int]] = []
         for span in split_sentences(chunk.text):
-            if any(each.start <= span.start < each.end for each in chunk.columns):
+            if any(header.start <= span.start < header.end for header in chunk.columns):
                 continue
             if spans and self._runs_on(chunk, spans[-1][1], span.start):
                 spans[-1] = (spans[-1][0], span.end)
@@ -348,9 +350,9 @@ class Attributor:
     def _weight(self, term: str) -> float:
         return math.log1p(len(self._evidence) / (self._document_frequency[term] or 1))
 
-    def _share(self, terms: frozenset[str], found: frozenset[str]) -> float:
+    def _share(self, terms: frozenset[str], text_terms: frozenset[str]) -> float:
         total = sum(self._weight(term) for term in terms)
-        return sum(self._weight(term) for term in terms & found) / total if total else 0.0
+        return sum(self._weight(term) for term in terms & text_terms) / total if total else 0.0
 
     def _support(self, sentence: str, terms: frozenset[str]) -> dict[int, float]:
         language = detect(sentence)
@@ -374,10 +376,10 @@ class Attributor:
             texts = [evidence.text for evidence in self._evidence]
             self._vectors.append(self._embedder.embed_documents(texts))
         cosines = self._vectors[0] @ self._embedder.embed_documents([sentence])[0]
-        found: dict[int, list[float]] = {marker: [] for marker in self._markers}
+        by_marker: dict[int, list[float]] = {marker: [] for marker in self._markers}
         for evidence, cosine in zip(self._evidence, cosines.tolist(), strict=True):
-            found.setdefault(evidence.marker, []).append(cosine)
-        return found
+            by_marker.setdefault(evidence.marker, []).append(cosine)
+        return by_marker
 
     def _cite(self, marker: int, sentence: str, terms: frozenset[str]) -> Citation:
         candidates = [e for e in self._evidence if e.marker == marker]
@@ -395,13 +397,13 @@ class Attributor:
         return self._citation(candidates[shares.index(max(shares))])
 
     def _citation(self, evidence: _Evidence) -> Citation:
-        found = self._chunks[evidence.marker - 1]
-        text = found.chunk.text[evidence.start : evidence.end]
-        place = self._place_of(found.chunk, evidence.start + len(text) - len(text.lstrip()))
+        hit = self._chunks[evidence.marker - 1]
+        text = hit.chunk.text[evidence.start : evidence.end]
+        place = self._place_of(hit.chunk, evidence.start + len(text) - len(text.lstrip()))
         return Citation(
             marker=evidence.marker,
-            chunk_id=found.chunk.id,
-            source=found.source,
+            chunk_id=hit.chunk.id,
+            source=hit.source,
             page=place.number,
             quote=text.strip(),
             place=place,
@@ -415,7 +417,7 @@ def with_citation(
 
     Words differ, as across languages.
     """
-    if not statements or any(each.citations for each in statements):
+    if not statements or any(statement.citations for statement in statements):
         return statements
     text = words(statements)
     number = attributor.closest(numbers, text)
@@ -534,7 +536,7 @@ class CitedStream:
         if markers:
             gaps = [" " if self._sentence[-1:].isascii() else "", *[""] * len(cited)]
             ordered = sorted(cited, key=lambda citation: citation.marker)
-            marks = (Cited(0, each, gap) for each, gap in zip(ordered, gaps, strict=False))
+            marks = (Cited(0, citation, gap) for citation, gap in zip(ordered, gaps, strict=False))
             yield self._piece("", tuple(marks))
         if self._ending:
             yield self._piece(self._ending)

@@ -61,8 +61,8 @@ def standalone(
     language = answer_language(question)
     if is_complete(question, language):
         return question
-    said = without_markers(_written(last.answer))[:REMEMBERED_CHARACTERS]
-    messages = _messages(last.question, said, question, language)
+    answer = without_markers(_written(last.answer))[:REMEMBERED_CHARACTERS]
+    messages = _messages(last.question, answer, question, language)
     rewritten = _cleaned(llm.complete(messages, Options(max_tokens=80)).text)
     points_back = bool(_POINTS_BACK[language].search(question))
     hanging = points_back and _same(question, rewritten)
@@ -102,8 +102,8 @@ def _keeps(
     """
     if not rewritten or marked(rewritten) or rewritten.endswith(("。", ".")):
         return False
-    asked, given = (set(_NUMBER.findall(text)) for text in (question, rewritten))
-    if not asked <= given <= asked | set(_NUMBER.findall(earlier)):
+    asked, numbers = (set(_NUMBER.findall(text)) for text in (question, rewritten))
+    if not asked <= numbers <= asked | set(_NUMBER.findall(earlier)):
         return False
     if _same(rewritten, earlier):
         return _same(rewritten, question)
@@ -167,8 +167,8 @@ def _messages(earlier: str, answer: str, question: str, language: LanguageCode) 
     return [*messages, Message("user", shown)]
 
 
-def _same(one: str, other: str) -> bool:
-    return re.sub(r"\W+", "", one).casefold() == re.sub(r"\W+", "", other).casefold()
+def _same(first: str, second: str) -> bool:
+    return re.sub(r"\W+", "", first).casefold() == re.sub(r"\W+", "", second).casefold()
 
 
 def _cleaned(reply: str) -> str:

@@ -83,36 +83,38 @@ class _Said:
 def disagreement(question: str, chunks: Sequence[ScoredChunk], terms: Terms) -> Disagreement | None:
     """What the passages say differently of what is asked, or None."""
     asked = frozenset(terms(_ASKING.sub(" ", question)))
-    said = _closest([each for n, c in enumerate(chunks) for each in _said(n, c, asked, terms)])
+    sentences = _closest(
+        [sentence for n, c in enumerate(chunks) for sentence in _said(n, c, asked, terms)]
+    )
     known = figures(question)
     pairs = [
-        found
-        for one, other in combinations(said, 2)
-        if one.statement.chunk != other.statement.chunk
-        if (found := _differ(one, other, question, known))
+        pair
+        for first, second in combinations(sentences, 2)
+        if first.statement.chunk != second.statement.chunk
+        if (pair := _differ(first, second, question, known))
     ]
     if not pairs:
         return None
     kind = pairs[0][0]
     statements: dict[tuple[int, str], PassageClaim] = {}
-    for each, *two in pairs:
-        if each == kind:
+    for pair_kind, *two in pairs:
+        if pair_kind == kind:
             for statement in two:
                 statements.setdefault((statement.chunk, statement.figure), statement)
     return Disagreement(kind, tuple(sorted(statements.values(), key=lambda s: (s.chunk, s.start))))
 
 
-def _said(number: int, found: ScoredChunk, asked: frozenset[str], terms: Terms) -> Iterator[_Said]:
-    heading = frozenset(terms(found.chunk.heading)) if found.chunk.heading else frozenset()
-    passage = asked & (frozenset(terms(shown_text(found.chunk))) | heading)
-    for start, end, text in _sentences(found.chunk):
+def _said(number: int, hit: ScoredChunk, asked: frozenset[str], terms: Terms) -> Iterator[_Said]:
+    heading = frozenset(terms(hit.chunk.heading)) if hit.chunk.heading else frozenset()
+    passage = asked & (frozenset(terms(shown_text(hit.chunk))) | heading)
+    for start, end, text in _sentences(hit.chunk):
         own = figures(text)
         words = bare_terms(text, own, 0, len(text), terms)
         near = asked & (words | heading)
         if len(near) < len(asked) * COVERED:
             continue
-        clauses = ((each, _clause(text, own, each, asked, terms)) for each in own)
-        close = tuple((each, clause) for each, clause in clauses if asked & clause)
+        clauses = ((figure, _clause(text, own, figure, asked, terms)) for figure in own)
+        close = tuple((figure, clause) for figure, clause in clauses if asked & clause)
         yield _Said(
             PassageClaim(number, start, end, text.strip(), ""),
             words,
@@ -125,34 +127,34 @@ def _said(number: int, found: ScoredChunk, asked: frozenset[str], terms: Terms) 
         )
 
 
-def _closest(said: list[_Said]) -> list[_Said]:
-    most = max((len(each.asked) for each in said), default=0)
-    return [each for each in said if len(each.asked) >= AS_CLOSE * most]
+def _closest(sentences: list[_Said]) -> list[_Said]:
+    most = max((len(sentence.asked) for sentence in sentences), default=0)
+    return [sentence for sentence in sentences if len(sentence.asked) >= AS_CLOSE * most]
 
 
 def _differ(
-    one: _Said, other: _Said, question: str, known: Sequence[Figure]
+    first: _Said, second: _Said, question: str, known: Sequence[Figure]
 ) -> tuple[Kind | Literal["denial"], PassageClaim, PassageClaim] | None:
-    if one.names - other.names and other.names - one.names:
+    if first.names - second.names and second.names - first.names:
         return None
-    if not (one.asked <= other.passage and other.asked <= one.passage):
+    if not (first.asked <= second.passage and second.asked <= first.passage):
         return None
     for kind in _kinds(question):
-        if _told_apart(one, other, kind, known):
+        if _told_apart(first, second, kind, known):
             continue
-        for a, ours in one.close:
-            for b, theirs in other.close:
+        for a, ours in first.close:
+            for b, theirs in second.close:
                 same = a.kind == kind and _alike(ours, theirs) >= ALIKE
-                if same and _other_value(a, b, one, other, known):
-                    return kind, _with(one, a), _with(other, b)
-    denied = _WHETHER.search(question) and one.denies != other.denies
-    if denied and _alike(one.terms, other.terms) >= ALIKEDENIAL:
-        return "denial", one.statement, other.statement
+                if same and _other_value(a, b, first, second, known):
+                    return kind, _with(first, a), _with(second, b)
+    denied = _WHETHER.search(question) and first.denies != second.denies
+    if denied and _alike(first.terms, second.terms) >= ALIKEDENIAL:
+        return "denial", first.statement, second.statement
     return None
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / max(1, min(len(one), len(other)))
+def _alike(first: frozenset[str], second: frozenset[str]) -> float:
+    return len(first & second) / max(1, min(len(first), len(second)))
 
 
 def _kinds(question: str) -> list[Kind]:
@@ -165,11 +167,13 @@ def _kinds(question: str) -> list[Kind]:
     return kinds
 
 
-def _told_apart(one: _Said, other: _Said, kind: Kind, known: Sequence[Figure]) -> bool:
+def _told_apart(first: _Said, second: _Said, kind: Kind, known: Sequence[Figure]) -> bool:
     """Whether dates say that these are two matters, where something else than a date is asked."""
     if kind == "date":
         return False
-    ours, theirs = ([f for f in each.figures if f.kind == "date"] for each in (one, other))
+    ours, theirs = (
+        [f for f in sentence.figures if f.kind == "date"] for sentence in (first, second)
+    )
     if ours and theirs:
         return not any(a.agrees(b) for a in ours for b in theirs)
     if ours or theirs:
@@ -177,23 +181,27 @@ def _told_apart(one: _Said, other: _Said, kind: Kind, known: Sequence[Figure]) -
     return False
 
 
-def _other_value(a: Figure, b: Figure, one: _Said, other: _Said, known: Sequence[Figure]) -> bool:
+def _other_value(
+    a: Figure, b: Figure, first: _Said, second: _Said, known: Sequence[Figure]
+) -> bool:
     if not a.comparable(b) or a.agrees(b):
         return False
     if any(a.agrees(k) or b.agrees(k) for k in known):
         return False
     # A statement that gives both values does not contradict the one that gives one of them.
-    return not any(a.agrees(f) for f in other.figures) and not any(b.agrees(f) for f in one.figures)
+    return not any(a.agrees(f) for f in second.figures) and not any(
+        b.agrees(f) for f in first.figures
+    )
 
 
-def _with(said: _Said, figure: Figure) -> PassageClaim:
-    text = said.statement.text
-    return replace(said.statement, figure=text[figure.start : figure.end])
+def _with(sentence: _Said, figure: Figure) -> PassageClaim:
+    text = sentence.statement.text
+    return replace(sentence.statement, figure=text[figure.start : figure.end])
 
 
 def _sentences(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
     for span in split_sentences(chunk.text):
-        if not any(each.start <= span.start < each.end for each in chunk.columns):
+        if not any(header.start <= span.start < header.end for header in chunk.columns):
             text = chunk.text[span.start : span.end]
             lead = len(text) - len(text.lstrip())
             yield span.start + lead, span.start + len(text.rstrip()), text.strip()
@@ -201,7 +209,7 @@ def _sentences(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
 
 
 def _clause(
-    text: str, found: Sequence[Figure], figure: Figure, asked: frozenset[str], terms: Terms
+    text: str, text_figures: Sequence[Figure], figure: Figure, asked: frozenset[str], terms: Terms
 ) -> frozenset[str]:
     """Terms of the clause with this figure, figures aside.
 
@@ -209,20 +217,20 @@ def _clause(
     """
     ends = [0, *(m.end() for m in CLAUSE_BREAK.finditer(text)), len(text)]
     number = next(n for n, end in enumerate(ends[1:]) if figure.start < end)
-    clause = bare_terms(text, found, ends[number], ends[number + 1], terms)
+    clause = bare_terms(text, text_figures, ends[number], ends[number + 1], terms)
     if clause & asked or ends[number + 1] - ends[number] > figure.end - figure.start + SHORT_CLAUSE:
         return clause
     start, end = ends[max(0, number - 1)], ends[min(number + 2, len(ends) - 1)]
-    return bare_terms(text, found, start, end, terms)
+    return bare_terms(text, text_figures, start, end, terms)
 
 
 def bare_terms(
-    text: str, found: Sequence[Figure], start: int, end: int, terms: Terms
+    text: str, text_figures: Sequence[Figure], start: int, end: int, terms: Terms
 ) -> frozenset[str]:
     """Terms of `text[start:end]` without its figures."""
     parts, done = [], start
-    for each in found:
-        if start <= each.start < end:
-            parts.append(text[done : each.start])
-            done = each.end
+    for figure in text_figures:
+        if start <= figure.start < end:
+            parts.append(text[done : figure.start])
+            done = figure.end
     return frozenset(terms(" ".join([*parts, text[done:end]])))

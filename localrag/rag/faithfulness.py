@@ -95,33 +95,37 @@ class Passages:
         Each quotation under one of the markers in it counts.
         """
         statement = statement_of(cited.text)
-        markers = [each.citation.marker for each in cited.citations if not each.behind]
+        markers = [
+            cited_mark.citation.marker for cited_mark in cited.citations if not cited_mark.behind
+        ]
         own = [passage_text(self.chunks[m - 1].chunk) for m in markers if m <= len(self.chunks)]
-        every = [passage_text(each.chunk) for each in self.chunks]
+        every = [passage_text(hit.chunk) for hit in self.chunks]
         counted = counts_asked(self.question)
         if strange := figures_not_in(statement, [*every, self.question], counted):
-            if len(own) > 1 and all(_reckoned(one, own) for one in strange):
+            if len(own) > 1 and all(_reckoned(figure, own) for figure in strange):
                 return None  # "330 more": two passages have both numbers, and neither says so
-            if counted is not None and all(_listed(one, own) for one in strange):
+            if counted is not None and all(_listed(figure, own) for figure in strange):
                 return None
             return SupportFinding("no support", 0.0)
         if own and figures_not_in(statement, [*own, self.question], counted):
             return SupportFinding("partially supported", 0.0)
-        quotes = [each for each in citations if each.marker in markers]
+        quotes = [citation for citation in citations if citation.marker in markers]
         agrees = _YES.fullmatch(statement) is not None and not DENIAL.search(self.question)
         if agrees:
             statement = self.question.rstrip("?？吗么 ")
-        if self._of_another_side(statement, [each.quote for each in quotes]):
+        if self._of_another_side(statement, [citation.quote for citation in quotes]):
             return SupportFinding("no support", 0.0)
-        if any(self._quoted(statement, each, agrees) for each in quotes):
+        if any(self._quoted(statement, citation, agrees) for citation in quotes):
             return SupportFinding("fully supported", 1.0, quoted=True)
         return None
 
     def unknown_names(self, statement: str) -> set[str]:
         """Names and codes of an English sentence that stand in no passage of its language."""
-        texts = [passage_text(each.chunk) for each in self.chunks]
+        texts = [passage_text(hit.chunk) for hit in self.chunks]
         spaced = [is_spaced(detect(text)) for text in texts]
-        if is_spaced(detect(statement)) is not True or all(each is False for each in spaced):
+        if is_spaced(detect(statement)) is not True or all(
+            is_word_spaced is False for is_word_spaced in spaced
+        ):
             return set()
         known = {term for text in [*texts, self.question] for term in self.terms(text)}
         names = set(_NAME.findall(statement))
@@ -132,14 +136,14 @@ class Passages:
 
         Or the other way round. Where one of the two is denied, it may follow from the other.
         """
-        there = [(quote, each) for quote in quotes for each in figures(quote)]
-        for one in figures(statement):
-            side = beyond(statement, one)
+        there = [(quote, figure) for quote in quotes for figure in figures(quote)]
+        for figure in figures(statement):
+            side = beyond(statement, figure)
             sides = {
-                beyond(quote, each)
-                for quote, each in there
-                if one.kind == each.kind == "number"
-                and one.agrees(each)
+                beyond(quote, other)
+                for quote, other in there
+                if figure.kind == other.kind == "number"
+                and figure.agrees(other)
                 and bool(DENIAL.search(quote)) == bool(DENIAL.search(statement))
             }
             if side is not None and sides == {not side}:
@@ -158,22 +162,22 @@ class Passages:
         there = frozenset(self.terms(f"{quote}\n{chunk.heading}"))
         there |= bare_terms(quote, figures(quote), 0, len(quote), self.terms)
         own = figures(statement)
-        said = bare_terms(statement, own, 0, len(statement), self.terms) - _EMPTY
-        if len(said) + len(own) < LEAST or not (agrees or said - asked or own):
+        content = bare_terms(statement, own, 0, len(statement), self.terms) - _EMPTY
+        if len(content) + len(own) < LEAST or not (agrees or content - asked or own):
             return False
         known = there if agrees else there | asked & frozenset(self.terms(passage_text(chunk)))
-        if not said <= known or figures_not_in(statement, [quote], ""):
+        if not content <= known or figures_not_in(statement, [quote], ""):
             return False
-        others = (name for name in _NAME.findall(quote) if not asked & set(self.terms(name)))
-        if not said & asked <= there and any(others):
+        names = (name for name in _NAME.findall(quote) if not asked & set(self.terms(name)))
+        if not content & asked <= there and any(names):
             return False
-        return bool(DENIAL.search(statement)) == self._denies(quote, said)
+        return bool(DENIAL.search(statement)) == self._denies(quote, content)
 
-    def _denies(self, quote: str, said: frozenset[str]) -> bool:
+    def _denies(self, quote: str, content: frozenset[str]) -> bool:
         """Whether a clause of a quotation that speaks of the same denies something."""
         for clause in CLAUSE_BREAK.split(quote):
             terms = frozenset(self.terms(clause))
-            if DENIAL.search(clause) and 2 * len(terms & said) >= len(terms):
+            if DENIAL.search(clause) and 2 * len(terms & content) >= len(terms):
                 return True
         return False
 
@@ -187,12 +191,14 @@ def _reckoned(figure: Figure, texts: Sequence[str]) -> bool:
     """Whether a number is the sum or the difference of two that stand in the texts."""
     if figure.kind != "number":
         return False
-    there = {each.value[0] or 0.0 for t in texts for each in figures(t) if each.kind == "number"}
+    there = {
+        number.value[0] or 0.0 for t in texts for number in figures(t) if number.kind == "number"
+    }
     wanted = abs(figure.value[0] or 0.0)
     return any(
         math.isclose(wanted, reckoned, rel_tol=1e-9)
-        for one, other in combinations(there, 2)
-        for reckoned in (one + other, abs(one - other))
+        for first, second in combinations(there, 2)
+        for reckoned in (first + second, abs(first - second))
     )
 
 
@@ -226,10 +232,10 @@ def checked(
         unchecked += finding is None
         rated.append(finding.of(statement) if finding else statement)
     counts: dict[str, Plain] = {
-        "checked": sum(each.rating is not None for each in rated),
+        "checked": sum(statement.rating is not None for statement in rated),
         "unchecked": unchecked,
         "asked": asked,
-        "unsupported": sum(each.rating == "no support" for each in rated),
+        "unsupported": sum(statement.rating == "no support" for statement in rated),
     }
     yield Step("check sentences", counts, None, time.perf_counter() - started)
     return tuple(rated)
@@ -295,7 +301,7 @@ def asking(
         return ask
     read = llm.count_prompt_tokens(evidence.messages)
     return BoundedAsking(
-        ask, cost, read, llm.count_tokens("".join(each.written for each in written))
+        ask, cost, read, llm.count_tokens("".join(statement.written for statement in written))
     )
 
 

@@ -35,8 +35,8 @@ def with_not_found(answer: Answer, around: SearchTools) -> Answer:
 
 def _unanswered(answer: Answer) -> bool:
     """Whether the documents were read and do not hold the answer."""
-    told = [each.kind == "notice" for each in answer.statements]
-    if answer.grounded or (told and all(told)):
+    notices = [statement.kind == "notice" for statement in answer.statements]
+    if answer.grounded or (notices and all(notices)):
         return False
     if answer.metrics is not None and not answer.metrics.used_retrieval:
         return answer.metrics.retrieval_needed
@@ -49,8 +49,8 @@ def _probability(trace: Sequence[Step]) -> float | None:
     said_yes = any(step.values.get("answer") for step in grades)
     if said_yes or any(step.kind == "write" and step.values.get("passages") != 0 for step in trace):
         return None  # it was thought to be there, and was not written
-    found = [step.values["probability"] for step in grades if "probability" in step.values]
-    return max((float(str(each)) for each in found), default=None)
+    probabilities = [step.values["probability"] for step in grades if "probability" in step.values]
+    return max((float(str(probability)) for probability in probabilities), default=None)
 
 
 def _left_out(trace: Sequence[Step]) -> bool:
@@ -62,7 +62,7 @@ def _filled(part: NotFound, answer: Answer, around: SearchTools) -> NotFound:
     asked = Text(part.question, around.tokenize)
     words = question_words(part.question, around.tokenize)
     closest = around.attributor(answer.contexts).nearest(part.question)
-    texts = [Text(passage_text(each.chunk), around.tokenize) for each in answer.contexts]
+    texts = [Text(passage_text(hit.chunk), around.tokenize) for hit in answer.contexts]
     missing: list[Word] = []
     if closest is not None:
         number = closest.marker - 1

@@ -65,19 +65,19 @@ def read(
     if not asked:
         return None, chunks, ()
     yield Step("parts", {"parts": asked}, None, 0.0)
-    passages, held = list(chunks), dict[str, tuple[int, ...]]()
+    passages, places = list(chunks), dict[str, tuple[int, ...]]()
     for part in asked:
-        found = (yield from tools.find(part))[:_MOST_READ]
-        evidence = yield from reader.read(part, found, language)
+        hits = (yield from tools.find(part))[:_MOST_READ]
+        evidence = yield from reader.read(part, hits, language)
         if evidence is not None:
-            held[part] = tuple(_place(found[number - 1], passages) for number in evidence.numbers)
-    if not held:
+            places[part] = tuple(_place(hits[number - 1], passages) for number in evidence.numbers)
+    if not places:
         return None, chunks, ()
-    missing = tuple(part for part in asked if part not in held)
+    missing = tuple(part for part in asked if part not in places)
     if missing:
         yield Step("parts", {"missing": missing}, None, 0.0)
-    text = " ".join(held) if missing else question
-    numbers = sorted({number for numbers in held.values() for number in numbers})
+    text = " ".join(places) if missing else question
+    numbers = sorted({number for numbers in places.values() for number in numbers})
     return reader.several(text, numbers, passages, language), passages, missing
 
 

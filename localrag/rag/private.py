@@ -46,9 +46,9 @@ class LibrarySecrecy:
         now = self.documents()
         if now == self._read:
             return
-        documents = [self._library.document(one) for one in sorted(now)]
+        documents = [self._library.document(document_id) for document_id in sorted(now)]
         self._texts = Quotations(document.text for document in documents if document is not None)
-        self._passages = sum(len(self._library.document_chunks(one)) for one in now)
+        self._passages = sum(len(self._library.document_chunks(document_id)) for document_id in now)
         self._read = now
 
 
@@ -65,14 +65,14 @@ class Outgoing:
     def sendable(self, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
         """Those that may go, in their order."""
         private = self._secrecy.documents() if self._secrecy is not None else frozenset()
-        kept = [one for one in chunks if one.chunk.document_id not in private]
+        kept = [hit for hit in chunks if hit.chunk.document_id not in private]
         self._guard.offer(
             {
                 chunk.id: Excerpt(
-                    one.source, chunk.first_page, chunk.last_page, passage_text(chunk)
+                    hit.source, chunk.first_page, chunk.last_page, passage_text(chunk)
                 )
-                for one in kept
-                for chunk in [one.chunk]
+                for hit in kept
+                for chunk in [hit.chunk]
             }
         )
         return kept

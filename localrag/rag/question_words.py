@@ -133,17 +133,17 @@ class FewerWords:
     once.
     """
 
-    def __init__(self, asked: Asked, found: Sequence[ScoredChunk]) -> None:
-        self._asked, self._found = asked, found
+    def __init__(self, asked: Asked, passages: Sequence[ScoredChunk]) -> None:
+        self._asked, self._passages = asked, passages
         self._had: list[int | None] = []
 
     def in_passage(self, number: int) -> bool:
         """Whether the passage of that number, from 1, is one."""
-        passage = self._found[number - 1]
-        if number <= SURELY_READ or passage.score >= self._found[0].score:
+        passage = self._passages[number - 1]
+        if number <= SURELY_READ or passage.score >= self._passages[0].score:
             return False
-        more = self._found[len(self._had) : number]
-        self._had += [self._asked.had(passage_text(one.chunk)) for one in more]
+        more = self._passages[len(self._had) : number]
+        self._had += [self._asked.had(passage_text(hit.chunk)) for hit in more]
         *before, had = self._had[:number]
         return had is not None and any(other is not None and other > had for other in before)
 
@@ -151,15 +151,15 @@ class FewerWords:
 def question_words(question: str, tokenize: Tokenize) -> list[Word]:
     """The words that carry a question, each once, in their order."""
     question = THOUSANDS.sub("", question)
-    found: dict[str, Word] = {}
+    distinct: dict[str, Word] = {}
     for piece in PIECE.finditer(question):
         if piece.lastgroup == "han":
             words = _han_words(piece[0], piece.start(), tokenize)
         else:
             words = _other_word(piece[0], piece.start(), tokenize)
         for word in words:
-            found.setdefault(fold(word.text), word)
-    return list(found.values())
+            distinct.setdefault(fold(word.text), word)
+    return list(distinct.values())
 
 
 def _other_word(text: str, start: int, tokenize: Tokenize) -> Iterator[Word]:
@@ -186,7 +186,7 @@ def _han_words(run: str, start: int, tokenize: Tokenize) -> Iterator[Word]:
             spans.append((at, at + len(term)))
         at = max(at, 0)
     kept: list[tuple[int, int]] = []
-    for span in sorted(spans, key=lambda each: (each[0] - each[1], each[0])):
+    for span in sorted(spans, key=lambda bounds: (bounds[0] - bounds[1], bounds[0])):
         if all(span[1] <= first or end <= span[0] for first, end in kept):
             kept.append(span)
     joined = list(_joined(sorted(kept)))

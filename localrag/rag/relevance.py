@@ -62,19 +62,19 @@ def mentioned(grader: Grader, words: Sequence[str], reading: Reading) -> float:
     return fmean([grader.mentions(word, reading) for word in words[:_MOST_WORDS]] or [1.0])
 
 
-def is_tied(found: Sequence[ScoredChunk], number: int) -> bool:
+def is_tied(passages: Sequence[ScoredChunk], number: int) -> bool:
     """Whether the search ranks a passage, by its number from 1, no higher than the next."""
-    return number < len(found) and found[number - 1].score == found[number].score
+    return number < len(passages) and passages[number - 1].score == passages[number].score
 
 
 def is_close(
-    asked: Asked, found: Sequence[ScoredChunk], embedder: Embedder, *, by_meaning: bool
+    asked: Asked, passages: Sequence[ScoredChunk], embedder: Embedder, *, by_meaning: bool
 ) -> bool:
     """Whether a passage may hold what is asked, as far as that is seen without a language model.
 
     One has most words of the question, numbers aside; or, `by_meaning`, is similar to it.
     """
-    texts = [passage_text(each.chunk) for each in found]
+    texts = [passage_text(passage.chunk) for passage in passages]
     words = [word for word in asked.words if word.kind != "number"]
     had = (sum(map(Text(text, asked.tokenize).has, words)) for text in texts)
     if any(2 * count > len(words) for count in had):

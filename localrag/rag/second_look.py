@@ -98,9 +98,9 @@ def _draft(
         return ""
     reading = Reading(answer_language(question), (passage,))
     share, seconds = timed(partial(grader.says, question, text, reading))
-    held = share >= LANGUAGES[reading.language].said_from
-    if held:
+    says = share >= LANGUAGES[reading.language].said_from
+    if says:
         lacks, _ = tools.asked(question).missing(as_read(passage))
-        held = mentioned(grader, lacks, reading) >= MENTIONED
-    yield Step("says", {"passage": number, "says": held}, share, seconds)
-    return written.text if held else ""
+        says = mentioned(grader, lacks, reading) >= MENTIONED
+    yield Step("says", {"passage": number, "says": says}, share, seconds)
+    return written.text if says else ""

@@ -56,13 +56,13 @@ class UntrustedPassages:
         """What is found, as it stands; after `leave_out` without what was left out."""
         if (question, k) not in self._found:
             self._found[question, k] = self._tools.retrieve(question, k)
-            for found in self._found[question, k]:
-                self._look(question, found)
+            for hit in self._found[question, k]:
+                self._look(question, hit)
         read = (
-            replace(found, chunk=self._without.get(found.chunk.id, found.chunk))
-            for found in self._found[question, k]
+            replace(hit, chunk=self._without.get(hit.chunk.id, hit.chunk))
+            for hit in self._found[question, k]
         )
-        return [found for found in read if found.chunk.text]
+        return [hit for hit in read if hit.chunk.text]
 
     def place_of(self, chunk: Chunk, offset: int) -> Place:
         """Where a code point of a passage as it was read stands."""
@@ -77,12 +77,14 @@ class UntrustedPassages:
 
     def followed(self, answer: Answer) -> tuple[LeftOut, ...]:
         """The sentences that steer in which alone some words of the answer stand."""
-        read = [replace(each, chunk=self._read(each.chunk.id)[0]) for each in answer.contexts]
-        said = self._terms(_by_model(answer)) - self._terms(answer.question)
-        for found in read:
-            context = f"{found.chunk.title}\n{found.chunk.heading}\n{shown_text(found.chunk)}"
-            said -= self._terms(context)
-        return tuple(each for each in self._steering if said & self._terms(each.text))
+        read = [replace(hit, chunk=self._read(hit.chunk.id)[0]) for hit in answer.contexts]
+        written = self._terms(_by_model(answer)) - self._terms(answer.question)
+        for hit in read:
+            context = f"{hit.chunk.title}\n{hit.chunk.heading}\n{shown_text(hit.chunk)}"
+            written -= self._terms(context)
+        return tuple(
+            sentence for sentence in self._steering if written & self._terms(sentence.text)
+        )
 
     def leave_out(self, question: str, followed: tuple[LeftOut, ...] = ()) -> bool:
         """Read no more what steers in the passages of those that were followed, or in all.
@@ -90,7 +92,7 @@ class UntrustedPassages:
         False, and nothing is left out, where they may hold the answer themselves.
         """
         suspects = followed or tuple(self._steering)
-        text = "\n".join(dict.fromkeys(each.text for each in suspects))
+        text = "\n".join(dict.fromkeys(sentence.text for sentence in suspects))
         chunk = replace(
             self._originals[suspects[0].chunk_id].chunk, text=text, heading="", columns=()
         )
@@ -98,14 +100,14 @@ class UntrustedPassages:
         # The probe of the model's state has seen no orders.
         if self._grader.own_relevance(question, reading).value >= ANSWERS:
             return False
-        chunks = {each.chunk_id for each in suspects}
-        told = [each for each in self._steering if each.chunk_id in chunks]
+        chunks = {sentence.chunk_id for sentence in suspects}
+        sentences = [sentence for sentence in self._steering if sentence.chunk_id in chunks]
         for number in chunks:
             self._without[number], self._stays[number] = self._read(number)
         # Neighbours share sentences.
         once: dict[tuple[str, int, str], LeftOut] = {}
-        for each in told:
-            once.setdefault((each.source, each.page, each.text), each)
+        for sentence in sentences:
+            once.setdefault((sentence.source, sentence.page, sentence.text), sentence)
         self.left_out = tuple(once.values())
         return True
 
@@ -117,35 +119,34 @@ class UntrustedPassages:
         """
         asked = self._terms(answer.question)
         doubtful = any(
-            citation.chunk_id == each.chunk_id
-            and asked & self._terms(each.text)
-            and self._adjoin(each, citation.quote)
+            citation.chunk_id == sentence.chunk_id
+            and asked & self._terms(sentence.text)
+            and self._adjoin(sentence, citation.quote)
             for citation in answer.citations
-            for each in self._steering
-            if each.chunk_id in self._without
+            for sentence in self._steering
+            if sentence.chunk_id in self._without
         )
         return replace(
             answer,
             contexts=tuple(
-                replace(found, chunk=self._originals[found.chunk.id].chunk)
-                for found in answer.contexts
+                replace(hit, chunk=self._originals[hit.chunk.id].chunk) for hit in answer.contexts
             ),
             left_out=self.left_out,
             grounded=answer.grounded and not doubtful,
         )
 
-    def _look(self, question: str, found: ScoredChunk) -> None:
+    def _look(self, question: str, hit: ScoredChunk) -> None:
         """Note what steers in a passage and shares too few terms with the question."""
-        chunk, asked = found.chunk, self._terms(question)
-        if self._originals.setdefault(chunk.id, found) is not found:
+        chunk, asked = hit.chunk, self._terms(question)
+        if self._originals.setdefault(chunk.id, hit) is not hit:
             return
 
         def note(place: Place, text: str, *spans: Span) -> None:
             if not _touches(asked, self._terms(text)):
-                each = LeftOut(chunk.id, found.source, place.number, text, place)
-                self._steering.setdefault(each, []).extend(spans)
+                sentence = LeftOut(chunk.id, hit.source, place.number, text, place)
+                self._steering.setdefault(sentence, []).extend(spans)
 
-        names = (name for each in chunk.columns for name in each.names)
+        names = (name for header in chunk.columns for name in header.names)
         for context in dict.fromkeys((chunk.title, chunk.heading, *names)):
             if may_steer(context):
                 note(self._tools.place_of(chunk, 0), context)
@@ -156,24 +157,28 @@ class UntrustedPassages:
     def _read(self, number: int) -> tuple[Chunk, tuple[Span, ...]]:
         """A passage without what steers, and what of it that is."""
         chunk = self._originals[number].chunk
-        own = [(each, spans) for each, spans in self._steering.items() if each.chunk_id == number]
+        own = [
+            (sentence, spans)
+            for sentence, spans in self._steering.items()
+            if sentence.chunk_id == number
+        ]
         stays = left(chunk.text, sorted(span for _, spans in own for span in spans))
         text = "".join(chunk.text[start:end] for start, end in stays)
-        gone = {each.text for each, _ in own}
+        gone = {sentence.text for sentence, _ in own}
         heading = "" if chunk.heading in gone else chunk.heading
         title = "" if chunk.title in gone else chunk.title
         columns = tuple(
-            Columns(start, end, tuple("" if name in gone else name for name in each.names))
-            for each in chunk.columns
-            for start, end in [(_moved(each.start, stays), _moved(each.end, stays))]
+            Columns(start, end, tuple("" if name in gone else name for name in header.names))
+            for header in chunk.columns
+            for start, end in [(_moved(header.start, stays), _moved(header.end, stays))]
             if start < end
         )
         return replace(chunk, text=text, heading=heading, columns=columns, title=title), stays
 
-    def _adjoin(self, each: LeftOut, quote: str) -> bool:
-        text = "".join(self._originals[each.chunk_id].chunk.text.split())
-        one, other = "".join(each.text.split()), "".join(quote.split())
-        return one + other in text or other + one in text
+    def _adjoin(self, sentence: LeftOut, quote: str) -> bool:
+        text = "".join(self._originals[sentence.chunk_id].chunk.text.split())
+        first, second = "".join(sentence.text.split()), "".join(quote.split())
+        return first + second in text or second + first in text
 
     def _terms(self, text: str) -> frozenset[str]:
         return frozenset(self._tools.tokenize(text))
@@ -230,7 +235,7 @@ def _moved(offset: int, stays: Sequence[Span]) -> int:
 
 def _by_model(answer: Answer) -> str:
     """The text of an answer without what localrag itself has added to it."""
-    return words(each for each in answer.statements if not each.part)
+    return words(statement for statement in answer.statements if not statement.part)
 
 
 def refused(answer: Answer) -> bool:

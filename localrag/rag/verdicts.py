@@ -45,25 +45,25 @@ def borne_out(pieces: Iterator[str], quotation: Quotation) -> Iterator[str]:
 
     Only a first sentence that begins with a verdict is waited for.
     """
-    held = ""
+    opening = ""
     for piece in pieces:
-        held += piece
-        verdict = _VERDICT.match(held)
-        if not verdict and not _BEGUN.fullmatch(held):
+        opening += piece
+        verdict = _VERDICT.match(opening)
+        if not verdict and not _BEGUN.fullmatch(opening):
             break
-        rest = held[verdict.end() :] if verdict else ""
-        if len(held) > _LONGEST or (rest.strip() and _END.search(rest)):
+        rest = opening[verdict.end() :] if verdict else ""
+        if len(opening) > _LONGEST or (rest.strip() and _END.search(rest)):
             break
-    if held:
-        yield _told(held, quotation)
+    if opening:
+        yield _told(opening, quotation)
     yield from pieces
 
 
-def _told(held: str, quotation: Quotation) -> str:
-    verdict = _VERDICT.match(held)
-    if not verdict or len(held) > _LONGEST:
-        return held
-    rest = held[verdict.end() :].strip()
+def _told(opening: str, quotation: Quotation) -> str:
+    verdict = _VERDICT.match(opening)
+    if not verdict or len(opening) > _LONGEST:
+        return opening
+    rest = opening[verdict.end() :].strip()
     says_no = verdict["word"].lower() in _NO
     number, quote = quotation(rest)
     denies = bool(DENIAL.search(quote))
@@ -71,5 +71,5 @@ def _told(held: str, quotation: Quotation) -> str:
     if rest and agrees and denies and not says_no:
         return rest[:1].upper() + rest[1:]  # "Yes, smoking is forbidden": the rest says it all
     if agrees or not quote or len(quote) > _LONGEST:
-        return held
+        return opening
     return quote + _MARKER.format(number=number)

@@ -23,49 +23,49 @@ CardOf = Callable[[ScoredChunk], Card]
 """The card of a passage's document, with a date in any case."""
 
 
-def newest_first(found: Sequence[ScoredChunk], asked: Asked, card_of: CardOf) -> list[ScoredChunk]:
+def newest_first(hits: Sequence[ScoredChunk], asked: Asked, card_of: CardOf) -> list[ScoredChunk]:
     """The same passages, in which versions of one have changed places so that the newest leads."""
-    ordered = list(found)
+    ordered = list(hits)
     terms = [frozenset(asked.tokenize(passage_text(hit.chunk))) for hit in ordered]
     done: set[int] = set()
-    for first, hit in enumerate(found):
+    for first, hit in enumerate(hits):
         if first in done:
             continue
         places = [first] + [
             other
-            for other in range(first + 1, len(found))
+            for other in range(first + 1, len(hits))
             if other not in done
-            and found[other].chunk.document_id != hit.chunk.document_id
+            and hits[other].chunk.document_id != hit.chunk.document_id
             and _share(terms[first], terms[other]) >= ALIKE
         ]
         done.update(places)
-        if len(places) > 1 and not _told_apart([found[place] for place in places], asked, card_of):
-            versions = sorted(places, key=lambda place: rank(card_of(found[place])), reverse=True)
+        if len(places) > 1 and not _told_apart([hits[place] for place in places], asked, card_of):
+            versions = sorted(places, key=lambda place: rank(card_of(hits[place])), reverse=True)
             for place, version in zip(places, versions, strict=True):
-                ordered[place] = found[version]
+                ordered[place] = hits[version]
     return ordered
 
 
-def newer(found: Sequence[ScoredChunk], number: int, asked: Asked, card_of: CardOf) -> list[int]:
+def newer(hits: Sequence[ScoredChunk], number: int, asked: Asked, card_of: CardOf) -> list[int]:
     """The passages of newer documents than that of passage `number` from 1, newest first.
 
     By dates that title, name or the head of a mail give, as far as the older one has such a date,
     too; an amendment is newer than a contract in any case. Not those that the question tells apart.
     """
-    own = found[number - 1]
+    own = hits[number - 1]
     card, date = card_of(own), _dated(own, card_of(own))
     later = []
-    for place, hit in enumerate(found, 1):
+    for place, hit in enumerate(hits, 1):
         if hit.chunk.document_id == own.chunk.document_id:
             continue
         other = card_of(hit)
         amends = other.kind == "amendment" and card.kind == "contract"
-        given = _dated(hit, other)
-        if other.standing or not (amends or _after(given, date)):
+        other_date = _dated(hit, other)
+        if other.standing or not (amends or _after(other_date, date)):
             continue
         named = [_named(card), _named(other)]
         if not (_tells_apart(named, asked) or _told_apart([own, hit], asked, card_of)):
-            later.append((given, -place))
+            later.append((other_date, -place))
     return [-place for _, place in sorted(later, reverse=True)]
 
 
@@ -99,8 +99,8 @@ def rank(card: Card) -> tuple[bool, str]:
     return not card.standing, card.date
 
 
-def _share(some: frozenset[str], others: frozenset[str]) -> float:
-    return len(some & others) / max(1, len(some | others))
+def _share(first: frozenset[str], second: frozenset[str]) -> float:
+    return len(first & second) / max(1, len(first | second))
 
 
 def _told_apart(versions: Sequence[ScoredChunk], asked: Asked, card_of: CardOf) -> bool:

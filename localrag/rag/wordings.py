@@ -83,27 +83,27 @@ class QuestionRewriter:
         self._asked = asked
         self._words = words
         self._absent = absent
-        self._read = {each.chunk.id for each in read}
-        self._texts = [passage_text(each.chunk) for each in read]
+        self._read = {hit.chunk.id for hit in read}
+        self._texts = [passage_text(hit.chunk) for hit in read]
         self._around = around
 
     def suggestions(self) -> Iterator[Suggestion]:
         """At most `MOST_TRIED` searches are made for them."""
         met = {fold(self._question)}
         tries = MOST_TRIED
-        for each, finds in self._candidates():
-            if fold(each.question) in met:
+        for suggestion, finds in self._candidates():
+            if fold(suggestion.question) in met:
                 continue
-            met.add(fold(each.question))
+            met.add(fold(suggestion.question))
             if not tries:
                 return
             tries -= 1
-            if finds(self._around.search(each.question, BEST)):
-                yield each
+            if finds(self._around.search(suggestion.question, BEST)):
+                yield suggestion
 
     def _candidates(self) -> Iterator[tuple[Suggestion, Callable[[list[ScoredChunk]], bool]]]:
         spelt: dict[Word, str] = {}
-        for word in [each for each in self._absent if each.kind != "number"][:MOST_WORDS]:
+        for word in [word for word in self._absent if word.kind != "number"][:MOST_WORDS]:
             if other := self._spelt(word):
                 spelt[word] = other
                 yield self._instead(word, other, "spelling"), self._some_has(other)
@@ -117,10 +117,10 @@ class QuestionRewriter:
 
     def _some_has(self, word: str) -> Callable[[list[ScoredChunk]], bool]:
         folded = fold(word)
-        return lambda found: any(folded in fold(passage_text(each.chunk)) for each in found)
+        return lambda hits: any(folded in fold(passage_text(hit.chunk)) for hit in hits)
 
-    def _some_is_new(self, found: list[ScoredChunk]) -> bool:
-        return any(each.chunk.id not in self._read for each in found)
+    def _some_is_new(self, hits: list[ScoredChunk]) -> bool:
+        return any(hit.chunk.id not in self._read for hit in hits)
 
     # -- wordings ----------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class QuestionRewriter:
             return ""
         edits = 1 + (len(letters) >= LONG_LATIN)
         alike = self._around.alike(word.terms[0], edits, LOOKED_THROUGH)
-        texts = [*self._texts, *(passage_text(each.chunk) for each in alike)]
+        texts = [*self._texts, *(passage_text(hit.chunk) for hit in alike)]
         return _nearest_word(letters, edits, texts)
 
     def _translated(self, word: Word) -> str:
@@ -149,8 +149,8 @@ class QuestionRewriter:
             return ""
         pattern = _BRACKET if word.kind == "han" else _GLOSS
         name = pattern_of_words(pattern.replace("WORD", re.escape(word.text)))
-        found = (match[1] for text in self._texts for match in name.finditer(text))
-        return next(found, "")
+        translations = (match[1] for text in self._texts for match in name.finditer(text))
+        return next(translations, "")
 
     def _about(self, subject: str) -> str:
         return render("about", answer_language(self._question), subject=subject)
@@ -163,9 +163,9 @@ class QuestionRewriter:
     def _headings(self) -> Iterator[str]:
         """Headings of passages that were not read, which say what is asked or a part of it."""
         asked = {fold(word.text) for word in self._words}
-        for each in self._around.search(self._question, LOOKED_THROUGH):
-            heading = each.chunk.heading.rpartition(" > ")[2].strip()
-            if each.chunk.id in self._read or not 0 < len(heading) <= LONGEST_HEADING:
+        for hit in self._around.search(self._question, LOOKED_THROUGH):
+            heading = hit.chunk.heading.rpartition(" > ")[2].strip()
+            if hit.chunk.id in self._read or not 0 < len(heading) <= LONGEST_HEADING:
                 continue
             text = Text(heading, self._around.tokenize)
             shared = [word for word in self._words if text.has(word)]
@@ -194,7 +194,7 @@ def _nearest_run(word: str, texts: Iterable[str]) -> str:
         return ""
     lengths = (len(word),) if len(word) == SHORTEST_HAN else range(len(word) - 1, len(word) + 2)
     letters = set(word)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for text in texts:
         for run in re.findall(f"[{HAN}]+", text):
             for length in lengths:
@@ -205,5 +205,5 @@ def _nearest_run(word: str, texts: Iterable[str]) -> str:
                     ):
                         continue
                     if edits_between(word, window, 1) == 1:
-                        found[window] += 1
-    return min(found, key=lambda run: (abs(len(run) - len(word)), -found[run], run), default="")
+                        counts[window] += 1
+    return min(counts, key=lambda run: (abs(len(run) - len(word)), -counts[run], run), default="")

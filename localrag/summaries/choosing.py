@@ -70,11 +70,11 @@ def diverse(vectors: Vectors, relevance: NDArray[np.float32], count: int) -> lis
     """
     taken: list[int] = []
     closest = np.zeros(len(vectors), dtype=np.float32)
-    left = relevance.astype(np.float32, copy=True)
+    scores = relevance.astype(np.float32, copy=True)
     for _ in range(min(count, len(vectors))):
-        best = int(np.argmax(left - ALIKE * closest))
+        best = int(np.argmax(scores - ALIKE * closest))
         taken.append(best)
-        left[best] = -np.inf
+        scores[best] = -np.inf
         closest = np.maximum(closest, vectors @ vectors[best])
     return taken
 
@@ -96,7 +96,7 @@ def sentences(
 ) -> tuple[list[Sentence], int]:
     """The sentences and rows of a passage that can be quoted, and how many could steer a model."""
     barred = steers(chunk.text)
-    found: list[Sentence] = []
+    quotable: list[Sentence] = []
     left_out = 0
     for start, end, text in _spans(chunk):
         if any(span.start < end and start < span.end for span in barred):
@@ -116,8 +116,8 @@ def sentences(
             end=chunk.start + end,
             columns=columns,
         )
-        found.append(Sentence(passage, own, text, frozenset(tokenize(text)), rank))
-    return found, left_out
+        quotable.append(Sentence(passage, own, text, frozenset(tokenize(text)), rank))
+    return quotable, left_out
 
 
 def _spans(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
@@ -198,6 +198,6 @@ def best(
         relevance = centrality(vectors)
     taken = diverse(vectors, relevance, count)
     if topic is not None:
-        found = about.max() >= SURELY_ABOUT
-        taken = [at for at in taken if found and about[at] >= ABOUT]
+        is_covered = about.max() >= SURELY_ABOUT
+        taken = [at for at in taken if is_covered and about[at] >= ABOUT]
     return [candidates[at] for at in sorted(taken)]

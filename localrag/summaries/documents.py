@@ -95,11 +95,11 @@ class Tools:
 
     def candidates(self, at: int, chunk: Chunk, rank: int = 0) -> tuple[list[Sentence], int]:
         """The sentences of a passage, by its number, and how many could steer a model."""
-        found, left_out = sentences(at, chunk, self.tokenize, self.steers, rank)
+        quotable, left_out = sentences(at, chunk, self.tokenize, self.steers, rank)
         first, last = self.within
         inside = [
             sentence
-            for sentence in found
+            for sentence in quotable
             if sentence.chunk.start >= first and (last is None or sentence.chunk.start < last)
         ]
         return inside, left_out
@@ -261,8 +261,8 @@ def _central(
         candidates: list[Sentence] = []
         for at in numbers:
             if chunk := chunks.get(passages[at].id):
-                some, steering = tools.candidates(at, chunk)
-                candidates += some
+                quotable, steering = tools.candidates(at, chunk)
+                candidates += quotable
                 left_out += steering
         chosen += best(telling(candidates), share, tools.embedder, centre=centre)
     return chosen, left_out
@@ -288,8 +288,8 @@ def _about(
     left_out = 0
     for rank, at in enumerate(order):
         if chunk := chunks.get(passages[at].id):
-            some, steering = tools.candidates(at, chunk, rank)
-            candidates += some
+            quotable, steering = tools.candidates(at, chunk, rank)
+            candidates += quotable
             left_out += steering
     topic = SummaryTopic.of(about, tools.embedder, tools.tokenize)
     chosen = best(telling(candidates), count, tools.embedder, topic)
@@ -427,8 +427,8 @@ def summarise(
         if reason:
             section = replace(section, reason=reason)
         run.put(document, number, section)
-        left = len(to_write) - place - 1
-        yield SectionDone(document, number, section, kept=False, left=left)
+        remaining = len(to_write) - place - 1
+        yield SectionDone(document, number, section, kept=False, left=remaining)
         yield from keeper.keep()
     yield from keeper.finish()
     yield run.summary(time.perf_counter() - began)

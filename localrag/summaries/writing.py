@@ -100,7 +100,7 @@ class Writer:
         attributor = self.attribute(sentences)
         numbers = range(1, len(sentences) + 1)
         stream = CitedStream(
-            attributor.only(numbers, held=True), question, render("refusal", language)
+            attributor.only(numbers, alone=True), question, render("refusal", language)
         )
         for _ in stream.checked(self.llm.stream(reading.messages(task), options)):
             pass

@@ -35,7 +35,7 @@ def completed(sides: ConflictReporter, text: str) -> list[Statement]:
 
 def test_the_model_is_told_that_passages_disagree() -> None:
     sides = both(ENGLISH, "How much is the deposit for a locker?", "en")
-    (message,) = sides.told([ASKED])
+    (message,) = sides.with_note([ASKED])
     assert message.content.startswith(
         "Answer.\nPassages [1], [2] give different figures: 20 [1], 35 [2]."
     )
@@ -84,12 +84,12 @@ def test_nothing_is_added_to_what_says_both_or_something_else(text: str) -> None
 
 def test_nothing_is_said_where_passages_agree() -> None:
     sides = both(ENGLISH[:1] * 2, "How much is the deposit for a locker?", "en")
-    assert (sides.told([ASKED]), sides.steps) == ([ASKED], [])
+    assert (sides.with_note([ASKED]), sides.steps) == ([ASKED], [])
     assert completed(sides, "It is 20 euros [1].") == []
 
 
 def test_a_denial_is_told_but_not_added() -> None:
     texts = ["Dogs are allowed in the reading room.", "Dogs are not allowed in the reading room."]
     sides = both(texts, "Are dogs allowed in the reading room?", "en")
-    assert "Passages [1], [2] contradict each other." in sides.told([ASKED])[0].content
+    assert "Passages [1], [2] contradict each other." in sides.with_note([ASKED])[0].content
     assert completed(sides, "Dogs are allowed [1].") == []

@@ -24,7 +24,7 @@ def test_no_budget_allows_everything_for_ever(clock: Clock) -> None:
     budget = Budget(0.0, clock)
     clock.now += 1e9
     budget.took("write", 1e9)
-    assert budget.left == math.inf
+    assert budget.seconds_left == math.inf
     assert budget.allows("write", reserve=0.9)
     assert not budget.is_down_to(0.2)
     assert not budget.is_down_to(0.0)
@@ -32,11 +32,11 @@ def test_no_budget_allows_everything_for_ever(clock: Clock) -> None:
 
 def test_what_is_left_falls_with_the_clock_and_below_zero(clock: Clock) -> None:
     budget = Budget(10.0, clock)
-    assert budget.left == 10.0
+    assert budget.seconds_left == 10.0
     clock.now += 4
-    assert budget.left == 6.0
+    assert budget.seconds_left == 6.0
     clock.now += 10
-    assert budget.left == -4.0
+    assert budget.seconds_left == -4.0
     assert not budget.allows("a step that never was")
 
 

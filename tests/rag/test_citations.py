@@ -96,7 +96,7 @@ def test_markers_are_kept_moved_added_or_removed(reply: str, shown: str, size: i
 
 @pytest.mark.parametrize("held", [True, False])
 def test_a_paraphrase_is_cited_where_only_what_holds_the_answer_was_read(held: bool) -> None:
-    stream = CitedStream(attributor(EN, EN_OTHER).only([1], held=held), QUESTION, REFUSAL)
+    stream = CitedStream(attributor(EN, EN_OTHER).only([1], alone=held), QUESTION, REFUSAL)
     reply = "1. That year, 1907, the mayor unlocked our glass house.\n2. The tea room is small."
     marked = reply.replace("house.", "house [1].") if held else reply
     assert written(stream, reply) == marked
@@ -286,7 +286,7 @@ def test_a_whole_number_is_that_of_a_table_with_decimals() -> None:
 
 def test_a_paraphrase_with_another_figure_gets_no_marker() -> None:
     found = attributor("The old mill by the river was built in 1870 by the town.")
-    held = found.only([1], held=True)
+    held = found.only([1], alone=True)
     said = "They built it in {} by the water, a mill."
     assert [one.marker for one in held.attribute(said.format(1870), [])] == [1]
     assert held.attribute(said.format(1850), []) == []

@@ -12,7 +12,7 @@ from localrag.rag.statements import is_grounded, own_sentence, words
 def complete(run: AnswerRun) -> Pieces:
     """Add what the passages say besides and what they do not hold, and make the answer."""
     statements, missing = run.statements, run.missing
-    if run.conflicts is not None and run.conflicts.found:
+    if run.conflicts is not None and run.conflicts.disagreement:
         added = run.conflicts.added(statements, run.attributor.cite)
         yield from added
         statements = (*statements, *added)

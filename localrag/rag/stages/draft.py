@@ -116,8 +116,8 @@ class AnswerDrafter:
             return
         if len(drafts) > 1:
             yield run.step("choose", best.score, answer=drafts.index(best) + 1)
-        others = [passage for passage in read if passage not in relevant]
-        run.passages, run.contexts = [*relevant, *others], relevant
+        irrelevant = [passage for passage in read if passage not in relevant]
+        run.passages, run.contexts = [*relevant, *irrelevant], relevant
         run.evidence = Evidence(best.numbers, [], keep=1)
         run.statements = best.statements
 
@@ -141,8 +141,8 @@ class _Drafting:
             attributor = run.tools.attributor(graded.relevant)
             readings = self._readings()
             for number, reading in enumerate(readings):
-                others = len(reading.chunks) - 1
-                allowed = run.budget.allows("answer", after=("relevance", others))
+                further_passages = len(reading.chunks) - 1
+                allowed = run.budget.allows("answer", after=("relevance", further_passages))
                 if self.written and not allowed:
                     yield run.step("budget", skipped="answers", count=len(readings) - number)
                     return
@@ -176,7 +176,7 @@ class _Drafting:
         quotation = partial(attributor.closest_sentence, numbers, run.question)
         written = "".join(borne_out(iter([(yield from self._write(reading))]), quotation))
         refusal = render("refusal", run.language)
-        stream = CitedStream(attributor.only(numbers, held=True), run.question, refusal)
+        stream = CitedStream(attributor.only(numbers, alone=True), run.question, refusal)
         for _ in stream.checked([written]):  # it is shown once it has been graded
             pass
         statements = tidy(stream.statements)
@@ -287,6 +287,6 @@ class _Drafting:
         yield run.step("write", seconds=seconds, passages=0, cut_short=self.cut_short)
 
 
-def passage_at(_: int, found: ScoredChunk) -> str:
+def passage_at(_: int, hit: ScoredChunk) -> str:
     """A passage as a prompt shows it that names no number."""
-    return passage_text(found.chunk)
+    return passage_text(hit.chunk)

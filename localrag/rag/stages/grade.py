@@ -38,7 +38,7 @@ class GradedPassages:
 
     run: AnswerRun
     options: SelfRAGOptions
-    found: Sequence[ScoredChunk]
+    passages: Sequence[ScoredChunk]
     read: int = 0
     """How many of the passages found are graded, or will not be."""
     best: float = 0.0
@@ -47,7 +47,7 @@ class GradedPassages:
     @property
     def ungraded(self) -> Sequence[ScoredChunk]:
         """Passages found that are still to be graded."""
-        return self.found[self.read :]
+        return self.passages[self.read :]
 
     @property
     def answerable(self) -> bool:
@@ -60,13 +60,13 @@ class GradedPassages:
         With `stop`, one that is clearly enough is tried before the others are read.
         Raises `GenerationError` from the model.
         """
-        options, passages, run = self.options, self.found, self.run
+        options, passages, run = self.options, self.passages, self.run
         fewer = FewerWords(run.tools.asked(run.question), passages)
         grades: list[tuple[float, ScoredChunk]] = []
         while self.ungraded:
             if self.read and not run.budget.allows("relevance", reserve=FOR_THE_ANSWER):
                 yield run.step("budget", skipped="passages", count=len(self.ungraded))
-                self.read = len(self.found)
+                self.read = len(self.passages)
                 break
             chunk = self.ungraded[0]
             self.read += 1
@@ -89,7 +89,7 @@ class GradedPassages:
     def _relevance(self, number: int) -> Generator[Step, None, float]:
         """How far a passage, from 1, alone holds what is asked."""
         run, least = self.run, self.options.min_best_relevance
-        words, passage = run.tools.asked(run.question), self.found[number - 1]
+        words, passage = run.tools.asked(run.question), self.passages[number - 1]
         ask = partial(graded, run.grader, words, run.language, [passage], least)
         grade, seconds = timed(ask)
         relevant = grade.value >= self.options.min_relevance

@@ -31,11 +31,11 @@ class InstructionGuard:
         started = time.perf_counter()
         passages = UntrustedPassages(run.tools, run.grader)
         tools = replace(run.tools, retrieve=passages.retrieve, place_of=passages.place_of)
-        first, held = replace(run, tools=tools), list[Statement]()
+        first, pending = replace(run, tools=tools), list[Statement]()
         with closing(first.through(self.stages)) as pieces:
             for piece in pieces:
                 if passages.suspicious and isinstance(piece, Statement):
-                    held.append(piece)
+                    pending.append(piece)
                 else:
                     yield piece
         run.answer = first.answer
@@ -46,13 +46,13 @@ class InstructionGuard:
         spent = time.perf_counter() - started
         hopeless = not followed and (not unanswered or 0 < self.budget <= spent)
         if hopeless or not passages.leave_out(run.question, followed):
-            yield from held
+            yield from pending
             return
         rest = max(0.1, self.budget - spent) if self.budget else 0.0
         second = replace(run, tools=tools, budget=Budget(rest))
         again = list(second.through(self.stages))
         if not followed and refused(second.answer):
-            yield from held
+            yield from pending
             return
         count = len(passages.left_out)
         yield Step("instructions", {"left_out": count}, None, 0.0, passages.left_out)

@@ -14,8 +14,8 @@ def show(run: AnswerRun) -> Pieces:
         return
     if run.unsupported != "mark":
         run.statements = without_unsupported(run.statements)
-    if run.conflicts.found:
+    if run.conflicts.disagreement:
         run.contexts = run.passages
-    if run.conflicts.found or not citations_of(run.statements):
+    if run.conflicts.disagreement or not citations_of(run.statements):
         run.statements = with_citation(run.statements, run.attributor, run.evidence.numbers)
     yield from run.statements

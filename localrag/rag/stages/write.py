@@ -24,7 +24,7 @@ def write(run: AnswerRun) -> Pieces:
         return
     run.evidence = evidence = _with_conflicts(run, run.evidence)
     alone = evidence.keep > 0  # else the prompt shows all passages, with their numbers
-    sources = run.attributor.only(evidence.numbers, held=alone)
+    sources = run.attributor.only(evidence.numbers, alone=alone)
     citations = CitedStream(sources, run.question, render("refusal", run.language))
     shown, begun = run.unsupported == "mark", False
     for piece in _written(run, evidence, citations):
@@ -46,7 +46,7 @@ def _with_conflicts(run: AnswerRun, evidence: Evidence) -> Evidence:
     newest = run.conflicts.newest(evidence.numbers)
     if newest and evidence.keep and len(evidence.numbers) == 1:
         evidence = run.reader.alone(run.question, newest, run.passages, run.language)
-    return replace(evidence, messages=run.conflicts.told(evidence.messages))
+    return replace(evidence, messages=run.conflicts.with_note(evidence.messages))
 
 
 def _written(run: AnswerRun, evidence: Evidence, citations: CitedStream) -> Pieces:
