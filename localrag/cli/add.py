@@ -16,10 +16,10 @@ from localrag.cli.output import (
     any_library_option,
     emit_json,
     json_option,
-    no_empty_path,
     note,
     note_list,
     note_rebuilding,
+    paths_argument,
     say,
     stderr_console,
 )
@@ -49,14 +49,7 @@ MOST = 20
         "some could not be read."
     )
 )
-@click.argument(
-    "paths",
-    nargs=-1,
-    required=True,
-    metavar=tr("PATH..."),
-    type=click.Path(readable=False),  # one that cannot be read is said beside the others
-    callback=no_empty_path,
-)
+@paths_argument
 @click.option(
     "--prune", is_flag=True, help=tr("Also remove files that no longer exist in these folders.")
 )

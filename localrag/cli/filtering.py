@@ -57,12 +57,7 @@ def filter_options(command: Command) -> Command:
         "until": click.option(
             "--until", help=tr("Only what was added on this day or before."), **day
         ),
-        "pages": click.option(
-            "--pages",
-            metavar=tr("PAGES"),
-            callback=read_pages,
-            help=tr("Only on these pages: 3-10, 7 or 3-."),
-        ),
+        "pages": pages_option,
     }
 
     @wraps(command)
@@ -98,7 +93,7 @@ def _moment(_: click.Context, option: click.Parameter, value: str | None) -> dat
         ) from error
 
 
-def read_pages(
+def _pages(
     _: click.Context, __: click.Parameter, value: str | None
 ) -> tuple[int, int | None] | None:
     """`3-10`, `7` or `3-` as first and last page, None: to the end."""
@@ -113,3 +108,13 @@ def read_pages(
         )
     first, dash, last = match.groups()
     return int(first), int(last or first) if last or not dash else None
+
+
+def pages_option(command: Command) -> Command:
+    """Add `--pages`; the command receives `pages: tuple[int, int | None] | None`."""
+    return click.option(
+        "--pages",
+        metavar=tr("PAGES"),
+        callback=_pages,
+        help=tr("Only on these pages: 3-10, 7 or 3-."),
+    )(command)

@@ -168,6 +168,18 @@ def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...])
     return value
 
 
+def paths_argument(command: Command) -> Command:
+    """Add PATH...; the command receives `paths: tuple[str, ...]`, none of them empty."""
+    return click.argument(
+        "paths",
+        nargs=-1,
+        required=True,
+        metavar=tr("PATH..."),
+        type=click.Path(readable=False),  # one that cannot be read is said beside the others
+        callback=no_empty_path,
+    )(command)
+
+
 def _library_path(context: click.Context, option: click.Parameter, value: str | None) -> Path:
     from localrag.errors import UsageError
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.filtering import read_pages
+from localrag.cli.filtering import pages_option
 from localrag.cli.output import (
     Interrupts,
     any_library_option,
@@ -40,12 +40,7 @@ SECONDS = 120.0
 )
 @click.argument("patterns", metavar=tr("FILE|FOLDER..."), nargs=-1, required=True)
 @click.option("--about", default="", metavar=tr("TOPIC"), help=tr("Only what is said on this."))
-@click.option(
-    "--pages",
-    metavar=tr("PAGES"),
-    callback=read_pages,
-    help=tr("Only on these pages: 3-10, 7 or 3-."),
-)
+@pages_option
 @click.option(
     "--budget",
     metavar=tr("TIME"),

@@ -14,9 +14,9 @@ from localrag.cli.output import (
     UNREAD,
     any_library_option,
     emit_json_line,
-    no_empty_path,
     note,
     note_rebuilding,
+    paths_argument,
     say,
 )
 from localrag.messages import spoken, tr
@@ -57,14 +57,7 @@ POLLED = {
         "Runs until Ctrl-C."
     )
 )
-@click.argument(
-    "paths",
-    nargs=-1,
-    required=True,
-    metavar=tr("PATH..."),
-    type=click.Path(readable=False),  # one that cannot be read is said beside the others
-    callback=no_empty_path,
-)
+@paths_argument
 @click.option(
     "--once",
     is_flag=True,

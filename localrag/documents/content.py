@@ -82,15 +82,11 @@ def _is_for_people(path: PurePath, start: bytes) -> bool:
 
 def unsupported(path: PurePath) -> UnsupportedFileError:
     """The error for a file of a kind that is not read."""
-    if path.suffix.lower() in _ARCHIVES:
-        return UnsupportedFileError(
-            "{source} is not a type of file that can be read.",
-            hint="Unpack it and add the folder.",
-            source=str(path),
-        )
     return UnsupportedFileError(
         "{source} is not a type of file that can be read.",
-        hint="Save it as PDF, Office file, text or picture and add that: `localrag doctor` lists "
+        hint="Unpack it and add the folder."
+        if path.suffix.lower() in _ARCHIVES
+        else "Save it as PDF, Office file, text or picture and add that: `localrag doctor` lists "
         "all types.",
         source=str(path),
     )

@@ -15,9 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from localrag.documents.formats.recognise import binary_kind
-from localrag.documents.formats.table import format_of
+from localrag.documents.formats.table import damaged, format_of
 from localrag.egress import network
-from localrag.errors import CorruptFileError
 from localrag.system import files, processes
 from localrag.system.confinement import confine, limit_files, limit_memory, limit_time
 
@@ -71,12 +70,7 @@ def modern(path: Path, data: bytes) -> bytes | None:
             if done.returncode == _FAILED:
                 return None  # it could not be confined, or is one that cannot be used so
             reason = f"LibreOffice ended with code {done.returncode} and wrote {size} bytes"
-    raise CorruptFileError(
-        "{source} is damaged ({reason}).",
-        hint="Copy or download it again, or open it in its own program and save a new copy.",
-        source=str(path),
-        reason=reason,
-    )
+    raise damaged(str(path), reason)
 
 
 @cache

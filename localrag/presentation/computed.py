@@ -144,12 +144,7 @@ def counted_text(dataset: Dataset, computed: Computed) -> str:
 
 def left_out_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
     """What is not among the rows or not of its type."""
-    if dataset.totals:
-        yield tr(
-            "{count} {count:row|rows} with totals left out, so that nothing is counted twice",
-            count=dataset.totals,
-        )
-    yield from _unread_lines(dataset.unread_tables)
+    yield from _unread_lines(dataset.totals, dataset.unread_tables)
     keys = set()
     if query := computed.query:
         keys = {query.of, query.by, *(condition.key for condition in query.where)}
@@ -163,7 +158,12 @@ def left_out_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
             )
 
 
-def _unread_lines(unread: Mapping[str, int]) -> Iterator[str]:
+def _unread_lines(totals: int, unread: Mapping[str, int]) -> Iterator[str]:
+    if totals:
+        yield tr(
+            "{count} {count:row|rows} with totals left out, so that nothing is counted twice",
+            count=totals,
+        )
     for source, count in unread.items():
         yield tr(
             "{count} {count:table|tables} of {file} {count:was|were} not read: the limit is {most} "
@@ -181,12 +181,7 @@ def basis_lines(basis: Basis) -> Iterator[str]:
     for sql in dict.fromkeys((basis.sql, basis.other_sql)):
         if sql:
             yield f"SQL: {sql}"
-    if basis.totals_left_out:
-        yield tr(
-            "{count} {count:row|rows} with totals left out, so that nothing is counted twice",
-            count=basis.totals_left_out,
-        )
-    yield from _unread_lines(basis.unread_tables)
+    yield from _unread_lines(basis.totals_left_out, basis.unread_tables)
     if basis.questions:
         yield tr("Other documents or questions: `localrag table`.")
     else:

@@ -25,12 +25,12 @@ from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from localrag import __version__
-from localrag.errors import LocalragError, UsageError
+from localrag.errors import LocalragError
 from localrag.messages import interface_language
 from localrag.presentation.markdown import inert
 from localrag.server.jobs import streamed
 from localrag.server.queue import FullError
-from localrag.server.replies import error_body
+from localrag.server.replies import error_body, unreadable
 from localrag.server.tool_records import schema
 from localrag.server.tools import SCHEME, Pictured, Tell, Tool, Tools
 
@@ -207,11 +207,7 @@ def _converted(arguments: Mapping[str, Any], tool: Tool) -> msgspec.Struct:
     try:
         return msgspec.convert(arguments, tool.asks)
     except msgspec.ValidationError as error:
-        raise UsageError(
-            "The request cannot be read: {reason}.",
-            hint="See the documentation for its fields.",
-            reason=error,
-        ) from error
+        raise unreadable(error) from error
 
 
 def _result(reply: Any) -> types.CallToolResult:

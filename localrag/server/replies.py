@@ -86,11 +86,16 @@ async def decoded(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(await request.body(), type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise UsageError(
-            "The request cannot be read: {reason}.",
-            hint="See the documentation for its fields.",
-            reason=error,
-        ) from error
+        raise unreadable(error) from error
+
+
+def unreadable(reason: Exception) -> UsageError:
+    """The error for a request that is not as its record says."""
+    return UsageError(
+        "The request cannot be read: {reason}.",
+        hint="See the documentation for its fields.",
+        reason=reason,
+    )
 
 
 def digits(given: str) -> int | None:

@@ -17,8 +17,8 @@ from xml.etree import ElementTree
 import defusedxml.ElementTree
 from defusedxml.common import DefusedXmlException
 
-from localrag.documents.formats.table import SourceFile
-from localrag.errors import CorruptFileError, EncryptedFileError, UnsupportedFileError
+from localrag.documents.formats.table import SourceFile, damaged, encrypted
+from localrag.errors import CorruptFileError, UnsupportedFileError
 
 MOST_MEMBERS = 50_000
 LARGEST = 1 << 30
@@ -72,11 +72,7 @@ class ZipArchive:
                 packed=-(-len(file.data) // 2**20),
             )
         if any(member.flag_bits & 1 for member in members):
-            raise EncryptedFileError(
-                "{source} is password-protected, so its text cannot be read.",
-                hint="Open it in its own program, remove the password and add the new file.",
-                source=file.source,
-            )
+            raise encrypted(file.source)
 
     def names(self) -> list[str]:
         """All members."""
@@ -159,12 +155,7 @@ class ZipArchive:
 
     def damaged(self, error: Exception) -> CorruptFileError:
         """The error for what cannot be read."""
-        return CorruptFileError(
-            "{source} is damaged ({reason}).",
-            hint="Copy or download it again, or open it in its own program and save a new copy.",
-            source=self.source,
-            reason=f"{type(error).__name__}: {error}",
-        )
+        return damaged(self.source, error)
 
 
 def packed(members: dict[str, bytes]) -> io.BytesIO:

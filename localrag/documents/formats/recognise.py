@@ -10,8 +10,8 @@ import io
 import re
 import zipfile
 
-from localrag.documents.formats.table import FORMATS, FileFormat, contradiction
-from localrag.errors import EncryptedFileError, OldFormatError
+from localrag.documents.formats.table import FORMATS, FileFormat, contradiction, encrypted
+from localrag.errors import OldFormatError
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OFFICE = ("word", "sheets", "slides", "opendocument", "epub", "rtf")
@@ -51,11 +51,7 @@ def actual(data: bytes, expected: FileFormat, source: str) -> FileFormat:
     elif data.startswith(OLE):
         name = binary_kind(data, expected.name)
         if not name and _stream("EncryptedPackage") in data:
-            raise EncryptedFileError(
-                "{source} is password-protected, so its text cannot be read.",
-                hint="Open it in its own program, remove the password and add the new file.",
-                source=source,
-            )
+            raise encrypted(source)
         if name in ("docx", "pptx"):
             raise OldFormatError(
                 "{source} is in the old binary format of its program.",

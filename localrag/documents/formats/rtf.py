@@ -13,9 +13,8 @@ from itertools import groupby
 
 from localrag.documents.formats.cells import row_text
 from localrag.documents.formats.comments import comment
-from localrag.documents.formats.table import SourceFile
+from localrag.documents.formats.table import SourceFile, damaged
 from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
-from localrag.errors import CorruptFileError
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
 
@@ -137,7 +136,7 @@ class _Text:
 def read(file: SourceFile) -> Document:
     """Raises CorruptFileError, EmptyFileError if there is no text."""
     if not file.data.lstrip().startswith(b"{\\rtf"):
-        raise _damaged(file, "no RTF")
+        raise damaged(file.source, "no RTF")
     reader = _RtfReader(file)
     lines = reader.read()
     if not lines:
@@ -173,7 +172,7 @@ class _RtfReader:
                 above.append(state)
                 state = replace(state)
                 if len(above) > _DEEPEST:
-                    raise _damaged(self._file, "groups without an end")
+                    raise damaged(self._file.source, "groups without an end")
                 starred = False
             elif brace == b"}":
                 if not above:
@@ -308,12 +307,3 @@ class _RtfReader:
             self.hidden += bool(text.strip())
         else:
             into.parts.append(text)
-
-
-def _damaged(file: SourceFile, reason: str) -> CorruptFileError:
-    return CorruptFileError(
-        "{source} is damaged ({reason}).",
-        hint="Copy or download it again, or open it in its own program and save a new copy.",
-        source=file.source,
-        reason=reason,
-    )

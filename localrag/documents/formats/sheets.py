@@ -14,11 +14,10 @@ from pathlib import PurePath
 from localrag.documents.formats import opendocument
 from localrag.documents.formats.archive import ZipArchive, core_title
 from localrag.documents.formats.cells import MOST_CELLS, Sheet, cell_text, repeat_merged, tables
-from localrag.documents.formats.table import SourceFile
+from localrag.documents.formats.table import SourceFile, damaged, encrypted
 from localrag.documents.formats.xlsx import Workbook
 from localrag.documents.lines import Line, PageLines, build, squeeze, table_lines
 from localrag.documents.pictures import Pictures, stored
-from localrag.errors import CorruptFileError, EncryptedFileError
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
 
@@ -99,15 +98,6 @@ def _calamine(file: SourceFile) -> Iterator[Sheet]:
                 sheet.tables = tables(rows)
             yield sheet
     except calamine.PasswordError as error:
-        raise EncryptedFileError(
-            "{source} is password-protected, so its text cannot be read.",
-            hint="Open it in its own program, remove the password and add the new file.",
-            source=file.source,
-        ) from error
+        raise encrypted(file.source) from error
     except (calamine.CalamineError, OSError, ValueError) as error:
-        raise CorruptFileError(
-            "{source} is damaged ({reason}).",
-            hint="Copy or download it again, or open it in its own program and save a new copy.",
-            source=file.source,
-            reason=f"{type(error).__name__}: {error}",
-        ) from error
+        raise damaged(file.source, error) from error

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePath, PurePosixPath
 from typing import Any, Protocol
 
+from localrag.errors import CorruptFileError, EncryptedFileError
 from localrag.types import Document
 
 
@@ -92,6 +93,27 @@ class SourceFile:
     page_done: PageDone = nothing
     attach: Attach = leave_out
     """To be called with each file inside that is a document of its own."""
+
+
+def damaged(source: str, reason: Exception | str) -> CorruptFileError:
+    """The error for a file that is not as its format says."""
+    if isinstance(reason, Exception):
+        reason = f"{type(reason).__name__}: {reason}"
+    return CorruptFileError(
+        "{source} is damaged ({reason}).",
+        hint="Copy or download it again, or open it in its own program and save a new copy.",
+        source=source,
+        reason=reason,
+    )
+
+
+def encrypted(source: str) -> EncryptedFileError:
+    """The error for a file that only its own program opens, with a password."""
+    return EncryptedFileError(
+        "{source} is password-protected, so its text cannot be read.",
+        hint="Open it in its own program, remove the password and add the new file.",
+        source=source,
+    )
 
 
 @dataclass(frozen=True, slots=True)

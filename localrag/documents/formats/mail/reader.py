@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from localrag.documents.attachments import named
 from localrag.documents.formats.mail.parts import HEADERS, Mail
-from localrag.documents.formats.table import SourceFile
+from localrag.documents.formats.table import SourceFile, damaged
 from localrag.documents.lines import Line, PageLines, build
-from localrag.errors import CorruptFileError
 from localrag.types import Document
 
 
@@ -37,10 +36,6 @@ def _mail(file: SourceFile) -> Mail:
             return outlook.mail_of(file.data)
         return mime.mail_of(file.data)
     except Exception as error:  # whatever a damaged mail leads the readers to
-        reason = f"{type(error).__name__}: {error}"
-        raise CorruptFileError(
-            "{source} is damaged ({reason}).",
-            hint="Copy or download it again, or open it in its own program and save a new copy.",
-            source=file.source,
-            reason="parts nested too deeply" if isinstance(error, RecursionError) else reason,
-        ) from error
+        too_deep = isinstance(error, RecursionError)
+        reason = "parts nested too deeply" if too_deep else error
+        raise damaged(file.source, reason) from error
