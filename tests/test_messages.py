@@ -33,7 +33,7 @@ from localrag.messages import (
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
 TABLES = tomllib.loads((PACKAGE / "messages_zh.toml").read_text(encoding="utf-8"))
 CATALOGUE = TABLES["messages"]
-SPEAKERS = {"phrase", "tr", "translate"} | {
+SPEAKERS = {"phrase", "tr", "translate", "say_tr", "note_tr"} | {
     name
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, errors.LocalragError)
@@ -52,6 +52,7 @@ class Module:
             if isinstance(node, ast.ImportFrom) and node.module in (
                 "localrag.messages",
                 "localrag.errors",
+                "localrag.cli.output",
             ):
                 self._names |= {a.asname or a.name: a.name for a in node.names}
             if isinstance(node, ast.arg) and isinstance(node.annotation, ast.Name):

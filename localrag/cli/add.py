@@ -19,8 +19,10 @@ from localrag.cli.output import (
     note,
     note_list,
     note_rebuilding,
+    note_tr,
     paths_argument,
     say,
+    say_tr,
     stderr_console,
 )
 from localrag.messages import spoken, tr
@@ -106,7 +108,7 @@ def add(
     ):
         # Or its name is mistyped, and everybody finds it there.
         if rag.engine.is_new and rag.library.backend.has_nodes:
-            note(tr("The library {name} is new in this database.", name=name_of(library)))
+            note_tr("The library {name} is new in this database.", name=name_of(library))
         before = rag.embedding_advice()
         report = rag.add(places, bars.tell, prune=prune, on_wait=say_waiting)
         added = {document.document_id for document in report.committed}
@@ -125,7 +127,7 @@ def add(
     else:
         _print(report, seconds)
         if not (files or report.committed or report.linked or report.unchanged):
-            note(tr("There is no file in {folder} that localrag reads.", folder=tuple(paths)))
+            note_tr("There is no file in {folder} that localrag reads.", folder=tuple(paths))
         _print_problems(report, new, earlier, readings)
         # Said when these documents are why; `doctor` says it every time.
         if advice and (before is None or before.kind != advice.kind):
@@ -181,17 +183,15 @@ def report_json(report: AddReport, seconds: float) -> dict[str, Any]:
 
 
 def _print(report: AddReport, seconds: float) -> None:
-    say(
-        tr(
-            "{added} added (passages: {chunks}), {unchanged} unchanged, {linked} under another "
-            "name, {failed} not readable; {seconds:.1f} s.",
-            added=len(report.committed),
-            chunks=report.chunks,
-            unchanged=len(report.unchanged),
-            linked=len(report.linked),
-            failed=len(report.failed),
-            seconds=seconds,
-        )
+    say_tr(
+        "{added} added (passages: {chunks}), {unchanged} unchanged, {linked} under another "
+        "name, {failed} not readable; {seconds:.1f} s.",
+        added=len(report.committed),
+        chunks=report.chunks,
+        unchanged=len(report.unchanged),
+        linked=len(report.linked),
+        failed=len(report.failed),
+        seconds=seconds,
     )
     if not report.removed:
         note_list(
@@ -223,21 +223,17 @@ def _print_problems(
         say(text)
     remaining = print_problems(stderr_console(), problems, MOST)
     if remaining:
-        note(tr("and {count} more: localrag status --problems", count=remaining))
+        note_tr("and {count} more: localrag status --problems", count=remaining)
     if known := sum(not failure.tried for failure in report.failed):
-        note(
-            tr(
-                "Not tried again, because they have not changed since: {count} "
-                "(`localrag add FILE` tries one again).",
-                count=known,
-            )
+        note_tr(
+            "Not tried again, because they have not changed since: {count} "
+            "(`localrag add FILE` tries one again).",
+            count=known,
         )
     if earlier and problems:
-        note(
-            tr(
-                "Problems of files added earlier: {count} (localrag status --problems)",
-                count=earlier,
-            )
+        note_tr(
+            "Problems of files added earlier: {count} (localrag status --problems)",
+            count=earlier,
         )
 
 

@@ -12,9 +12,9 @@ from localrag.cli.output import (
     any_library_option,
     emit_json,
     json_option,
-    note,
+    note_tr,
     open_library,
-    say,
+    say_tr,
 )
 from localrag.messages import tr
 from localrag.printable import as_name
@@ -55,13 +55,11 @@ def ahead(seconds: float | None, library: Location, as_json: bool) -> None:
 
     stopped = threading.Event()
     with open_library(library) as rag, Interrupts(stopped):
-        note(
-            tr(
-                "Documents: {count}. Read are first the beginnings of new ones, at most "
-                "{megabytes} MB in all.",
-                count=rag.library.counts().documents,
-                megabytes=rag.settings.ahead.megabytes,
-            )
+        note_tr(
+            "Documents: {count}. Read are first the beginnings of new ones, at most "
+            "{megabytes} MB in all.",
+            count=rag.library.counts().documents,
+            megabytes=rag.settings.ahead.megabytes,
         )
         report = rag.read_ahead(seconds=seconds, on_event=_tell, stopped=stopped)
         kept = kept_ahead(rag.library)
@@ -69,16 +67,14 @@ def ahead(seconds: float | None, library: Location, as_json: bool) -> None:
         fields = picked(report, "sections", "there", "tokens", "seconds", "ending", "reason")
         emit_json(fields | {"bytes": report.size, "kept": kept_json(kept)})
         return
-    say(
-        tr(
-            "Sections read: {sections}, in {seconds:.0f} s ({tokens} tokens, {megabytes:.0f} MB); "
-            "already kept: {there}.",
-            megabytes=report.size / 1e6,
-            **picked(report, "sections", "seconds", "tokens", "there"),
-        )
+    say_tr(
+        "Sections read: {sections}, in {seconds:.0f} s ({tokens} tokens, {megabytes:.0f} MB); "
+        "already kept: {there}.",
+        megabytes=report.size / 1e6,
+        **picked(report, "sections", "seconds", "tokens", "there"),
     )
-    say(tr(ENDINGS[report.ending], reason=report.reason))
-    say(tr("Read ahead and not used yet: {text}", text=kept_text(kept)))
+    say_tr(ENDINGS[report.ending], reason=report.reason)
+    say_tr("Read ahead and not used yet: {text}", text=kept_text(kept))
 
 
 def _tell(event: Event) -> None:
@@ -86,12 +82,10 @@ def _tell(event: Event) -> None:
     from localrag.documents.formats.table import shown_name
 
     if isinstance(event, SectionRead):
-        note(
-            tr(
-                "{name} ({tokens} tokens, {seconds:.1f} s, {megabytes:.1f} MB)",
-                name=as_name(" – ".join(filter(None, (shown_name(event.source), event.heading)))),
-                tokens=event.tokens,
-                seconds=event.seconds,
-                megabytes=event.size / 1e6,
-            )
+        note_tr(
+            "{name} ({tokens} tokens, {seconds:.1f} s, {megabytes:.1f} MB)",
+            name=as_name(" – ".join(filter(None, (shown_name(event.source), event.heading)))),
+            tokens=event.tokens,
+            seconds=event.seconds,
+            megabytes=event.size / 1e6,
         )

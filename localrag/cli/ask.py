@@ -15,6 +15,7 @@ from localrag.cli.output import (
     json_option,
     k_option,
     note,
+    note_tr,
     question_argument,
     read_seconds,
     rerank_option,
@@ -102,7 +103,7 @@ def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool)
             if graded:
                 decisions.heard(step)
 
-        note(tr("Reading …"))
+        note_tr("Reading …")
         for piece in rag.stream(question, on_step=heard, **asked):
             decisions.close()
             if left_out:

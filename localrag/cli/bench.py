@@ -15,6 +15,7 @@ from localrag.cli.output import (
     file_option,
     json_option,
     note,
+    note_tr,
     stdout_console,
     table,
     write_report,
@@ -121,18 +122,16 @@ def retrieval(
         sets = [dataset.sample(queries) for dataset in sets]
     dataset = together(sets) if len(sets) > 1 else sets[0]
     counts = {"passages": len(dataset.corpus), "queries": len(dataset.qrels)}
-    note(
-        tr(
-            "{count} passages, {queries} questions",
-            count=counts["passages"],
-            queries=counts["queries"],
-        )
+    note_tr(
+        "{count} passages, {queries} questions",
+        count=counts["passages"],
+        queries=counts["queries"],
     )
     with TimedBar() as bar:
 
         def show(name: str, done: int, total: int) -> None:
             if not done:
-                note(tr("measuring {name}", name=name))
+                note_tr("measuring {name}", name=name)
             bar.show(name, done, total)
 
         runs = measure_retrieval(
@@ -185,11 +184,9 @@ def _exact(library: Location, queries: int, *, as_json: bool) -> None:
         emit_json({"passages": measurement.passages, "exact": measurement.exact, "runs": rows})
         return
     if measurement.exact:
-        note(
-            tr(
-                "{count} passages: all are compared, nothing is approximated",
-                count=measurement.passages,
-            )
+        note_tr(
+            "{count} passages: all are compared, nothing is approximated",
+            count=measurement.passages,
         )
     shown = [
         (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from localrag.bundle.installer.manifest import EXTRAS
-from localrag.cli.output import confirm_licence, emit_json, json_option, note, say
+from localrag.cli.output import confirm_licence, emit_json, json_option, note_tr, say, say_tr
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
@@ -139,24 +139,20 @@ def create(
     chosen = place or Path(creation.default_name(request))
     if request.archive and chosen.suffix == ".zip":
         chosen = chosen.with_suffix("")
-    made = creation.create(chosen.absolute(), request, store, cache_folder(), _note)
+    made = creation.create(chosen.absolute(), request, store, cache_folder(), note_tr)
     if made.without_licence:
         names = ", ".join(made.without_licence)
-        note(
-            tr(
-                "These wheels contain no licence file (see licences/INDEX.txt): {names}",
-                names=names,
-            )
+        note_tr(
+            "These wheels contain no licence file (see licences/INDEX.txt): {names}",
+            names=names,
         )
     for name, libraries in made.without_library.items():
-        note(
-            tr(
-                "{name} needs libraries that are neither in the bundle nor part of {system}: "
-                "{libraries}",
-                name=name,
-                system=request.target.system,
-                libraries=", ".join(libraries),
-            )
+        note_tr(
+            "{name} needs libraries that are neither in the bundle nor part of {system}: "
+            "{libraries}",
+            name=name,
+            system=request.target.system,
+            libraries=", ".join(libraries),
         )
     seconds = time.monotonic() - started
     if as_json:
@@ -173,15 +169,13 @@ def create(
             }
         )
         return
-    note(
-        tr(
-            "{files} files, {size:.0f} MB, {wheels} wheels, {models} models; {seconds:.0f} s.",
-            files=made.files,
-            size=made.bytes / 1e6,
-            wheels=made.wheels,
-            models=len(made.models),
-            seconds=seconds,
-        )
+    note_tr(
+        "{files} files, {size:.0f} MB, {wheels} wheels, {models} models; {seconds:.0f} s.",
+        files=made.files,
+        size=made.bytes / 1e6,
+        wheels=made.wheels,
+        models=len(made.models),
+        seconds=seconds,
     )
     say(made.path)
 
@@ -191,7 +185,7 @@ def _licences(request: BundleRequest, store: ModelStore) -> BundleRequest:
     from localrag.bundle import creation
 
     for spec in creation.specs_of(request, store):
-        note(tr("{model}: licence {licence}", model=spec.id, licence=spec.licence))
+        note_tr("{model}: licence {licence}", model=spec.id, licence=spec.licence)
         forbids = spec.licence_kind == "non-commercial" and not request.accept_licence
         if forbids and sys.stdin.isatty():
             confirm_licence(spec.id)
@@ -293,7 +287,7 @@ def sign(place: Path, key: Path) -> None:
     """Check, then sign."""
     from localrag.bundle import signing
 
-    say(tr("Signed: {signer}", signer=signing.sign(place, key)))
+    say_tr("Signed: {signer}", signer=signing.sign(place, key))
 
 
 def _words(place: Path, base: Path | None, key: Path | None) -> list[str]:
@@ -301,7 +295,3 @@ def _words(place: Path, base: Path | None, key: Path | None) -> list[str]:
     words = [f"--base={base}"] if base is not None else []
     words += [f"--key={key}"] if key is not None else []
     return [str(place.absolute()), *words]
-
-
-def _note(*template: str, **values: object) -> None:
-    note(tr(*template, **values))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import emit_json, json_option, note, say, stdout_console, table
+from localrag.cli.output import emit_json, json_option, note_tr, say_tr, stdout_console, table
 from localrag.cli.progress import TimedBar
 from localrag.messages import tr
 
@@ -46,7 +46,7 @@ def calibrate(context: click.Context, model: str | None, as_json: bool) -> None:
             kept,
             lambda done, total, remaining: bar.show(tr("questions"), done, total, remaining),
         )
-    note(tr("Saved in {path}.", path=path))
+    note_tr("Saved in {path}.", path=path)
     if as_json:
         emit_json(msgspec.to_builtins(measured) | {"usable": measured.usable})
     else:
@@ -77,14 +77,12 @@ def _print(measured: Calibration) -> None:
     ]
     stdout_console().print(table(heads, rows, numbers=range(2, len(heads)), overflow="fold"))
     if measured.usable:
-        say(tr("{model} is calibrated.", model=measured.model))
+        say_tr("{model} is calibrated.", model=measured.model)
     else:
-        say(
-            tr(
-                "{model} is not calibrated: its grades hardly tell passages that contain the "
-                "answer from others.",
-                model=measured.model,
-            )
+        say_tr(
+            "{model} is not calibrated: its grades hardly tell passages that contain the "
+            "answer from others.",
+            model=measured.model,
         )
 
 

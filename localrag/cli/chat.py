@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import any_library_option, emit_json, json_option, note, server_option
+from localrag.cli.output import any_library_option, emit_json, json_option, note_tr, server_option
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ def chat(explain: bool, library: Location, as_json: bool, server: bool) -> None:
 
     with answering(library, server=server) as rag:
         history: tuple[Turn, ...] = ()
-        note(tr("Ask away; an empty line or Ctrl-D exits."))
+        note_tr("Ask away; an empty line or Ctrl-D exits.")
         while question := _read():
             searched = rag.standalone(question, history)
             if searched != question:
-                note(tr("Understood as: {question}", question=searched))
+                note_tr("Understood as: {question}", question=searched)
             if as_json:
                 answer = rag.ask(searched)
                 emit_json({"asked": question, **plain(answer)})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import any_library_option, emit_json, json_option, say
+from localrag.cli.output import any_library_option, emit_json, json_option, say, say_tr
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -57,13 +57,11 @@ def check(library: Location, as_json: bool) -> None:
             say(f"{mark} {finding_text(finding)}")
             say(f"  {repair_text(finding)}")
         if inspection.ok and counts is not None:
-            say(
-                tr(
-                    "All is in order: {documents} documents, {chunks} passages; {seconds:.1f} s.",
-                    documents=counts.documents,
-                    chunks=counts.chunks,
-                    seconds=seconds,
-                )
+            say_tr(
+                "All is in order: {documents} documents, {chunks} passages; {seconds:.1f} s.",
+                documents=counts.documents,
+                chunks=counts.chunks,
+                seconds=seconds,
             )
     if not inspection.ok:
         raise click.exceptions.Exit(1)

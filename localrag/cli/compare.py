@@ -19,7 +19,7 @@ from localrag.cli.output import (
     json_option,
     k_option,
     named_output,
-    note,
+    note_tr,
     open_library,
     page_option,
     stdout_console,
@@ -117,12 +117,12 @@ def compare(
                 question or "",
                 reference=reference.strip(),
                 k=k,
-                progress=lambda name: note(tr("Reranking: {name} …", name=name)),
+                progress=lambda name: note_tr("Reranking: {name} …", name=name),
             )
             shown = of_rerankers(compared)
     if page:
         write_report(page, render_page(shown))
-        note(tr("The page is in {path}.", path=page))
+        note_tr("The page is in {path}.", path=page)
     if as_json:
         emit_json(shown.record())
     elif not page:
@@ -142,16 +142,14 @@ def _in_modes(
 
     def say_stage(stage: Stage) -> None:
         name = tr("judging") if stage.name == JUDGE else name_of(stage.name)
-        note(
-            tr(
-                "question {number} of {all}: {name} …",
-                number=stage.number,
-                all=len(questions),
-                name=name,
-            )
+        note_tr(
+            "question {number} of {all}: {name} …",
+            number=stage.number,
+            all=len(questions),
+            name=name,
         )
 
-    note(tr("Reading …"))
+    note_tr("Reading …")
     done: list[Compared[Verdict]] = []
     try:
         with closing(rag.compare_modes(questions, modes, say_stage, k=k)) as comparing:
@@ -162,13 +160,11 @@ def _in_modes(
                     remaining = (
                         (time.monotonic() - started) / len(done) * (len(questions) - len(done))
                     )
-                    note(
-                        tr(
-                            "{done} of {asked} questions, {time} left",
-                            done=len(done),
-                            asked=len(questions),
-                            time=duration(remaining),
-                        )
+                    note_tr(
+                        "{done} of {asked} questions, {time} left",
+                        done=len(done),
+                        asked=len(questions),
+                        time=duration(remaining),
                     )
     except (KeyboardInterrupt, LocalragError) as error:
         if not done:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from localrag.cli.output import emit_json, json_option, note, say, stdout_console, table
+from localrag.cli.output import emit_json, json_option, note_tr, say, say_tr, stdout_console, table
 from localrag.messages import tr
 from localrag.printable import as_json, as_name
 
@@ -48,7 +48,7 @@ def set_(key: str, value: str) -> None:
     from localrag.config.settings import set_in_file
 
     written = set_in_file(key, value)
-    say(tr("{key} is now {value} ({path}).", key=key, value=value, path=written))
+    say_tr("{key} is now {value} ({path}).", key=key, value=value, path=written)
 
 
 @config.command(help=tr("Return a setting to its default."))
@@ -58,7 +58,7 @@ def unset(key: str) -> None:
     from localrag.config.settings import unset_in_file
 
     written = unset_in_file(key)
-    say(tr("{key} is back to its default ({path}).", key=key, path=written))
+    say_tr("{key} is back to its default ({path}).", key=key, path=written)
 
 
 @config.command(
@@ -74,12 +74,10 @@ def prompts(folder: Path) -> None:
 
     for file in write_prompts(folder):
         say(file)
-    note(
-        tr(
-            "Edit the ones you want to change and delete the others, then run: localrag "
-            "config set answer.prompts {path}",
-            path=shlex.quote(str(folder.resolve())),
-        )
+    note_tr(
+        "Edit the ones you want to change and delete the others, then run: localrag "
+        "config set answer.prompts {path}",
+        path=shlex.quote(str(folder.resolve())),
     )
 
 
@@ -104,8 +102,8 @@ def _show(as_json: bool) -> None:
         for key, value in flat(effective)
     ]
     stdout_console().print(table((tr("Setting"), tr("Value"), tr("Default")), rows))
-    say(tr("Settings file: {path}", path=settings_path()))
-    say(tr("Log of calls to models on other machines: {path}", path=log))
+    say_tr("Settings file: {path}", path=settings_path())
+    say_tr("Log of calls to models on other machines: {path}", path=log)
 
 
 def _shown(value: object) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from localrag import __version__
-from localrag.cli.output import any_library_option, emit_json, json_option, note, rebuilding, say
+from localrag.cli.output import any_library_option, emit_json, json_option, note_tr, rebuilding, say
 from localrag.errors import LibraryError, LibraryNotFoundError, LocalragError, UsageError
 from localrag.messages import spoken, tr
 from localrag.system import processes
@@ -86,13 +86,11 @@ def doctor(quick: bool, gpu: bool, library: Location, as_json: bool) -> None:
             }
         )
     elif problems:
-        note(
-            tr(
-                "{count} problem; above it says what to do."
-                if problems == 1
-                else "{count} problems; each says above what to do.",
-                count=problems,
-            )
+        note_tr(
+            "{count} problem; above it says what to do."
+            if problems == 1
+            else "{count} problems; each says above what to do.",
+            count=problems,
         )
     if problems:
         raise click.exceptions.Exit(1)
@@ -374,7 +372,7 @@ def _language_model(
     yield _grades(settings, models)
     if quick:
         return
-    note(tr("Measuring the language model …"))
+    note_tr("Measuring the language model …")
     from localrag.cli.gpu import compare, measure
 
     if gpu:

@@ -18,6 +18,7 @@ from localrag.cli.output import (
     file_option,
     json_option,
     note,
+    note_tr,
     page_option,
     say,
     write_report,
@@ -53,13 +54,10 @@ class MetricName(click.ParamType[str]):
         """As `Choice`."""
         for name, metric in _metrics().items():
             if value == metric.formerly:
-                note(
-                    tr(
-                        "The metric {old} is now called {new}; the old name will be removed "
-                        "in 0.3.",
-                        old=value,
-                        new=name,
-                    )
+                note_tr(
+                    "The metric {old} is now called {new}; the old name will be removed in 0.3.",
+                    old=value,
+                    new=name,
                 )
                 value = name
         return click.Choice(list(_metrics())).convert(value, param, ctx)
@@ -186,10 +184,10 @@ def run(
         )
     if page is not None:
         write_report(page, render_page(report))
-        note(tr("The page is in {path}.", path=page))
+        note_tr("The page is in {path}.", path=page)
     if table is not None:
         write_report(table, csv_table(report))
-        note(tr("The table is in {path}.", path=table))
+        note_tr("The table is in {path}.", path=table)
     if as_json:
         emit_json(report_json(report))
     else:
@@ -214,7 +212,7 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     settings = settings_of(judge)
     with TimedBar() as bar, open_cache(cache) as kept:
         trust, path = Evaluator(Path(), kept, tell=_telling(bar)).calibrate(settings)
-    note(tr("Saved in {path}; reports by this judge include it.", path=path))
+    note_tr("Saved in {path}; reports by this judge include it.", path=path)
     if as_json:
         emit_json(trust_json(trust))
     else:
@@ -288,17 +286,15 @@ def make(
                 file.write(line + "\n")
                 file.flush()
     if made.total() < count:
-        note(
-            tr(
-                "Fewer drafts than requested passed the check: {made} of {wanted} with an "
-                "answer in the documents, {without} of {none} without one.",
-                made=made[True],
-                wanted=count - none,
-                without=made[False],
-                none=none,
-            )
+        note_tr(
+            "Fewer drafts than requested passed the check: {made} of {wanted} with an "
+            "answer in the documents, {without} of {none} without one.",
+            made=made[True],
+            wanted=count - none,
+            without=made[False],
+            none=none,
         )
-    note(tr("Drafted by a model: check and correct each one before you rely on it."))
+    note_tr("Drafted by a model: check and correct each one before you rely on it.")
 
 
 def _telling(bar: TimedBar) -> Tell:

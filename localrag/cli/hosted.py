@@ -6,7 +6,7 @@ import sys
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from localrag.cli.output import note, say_text
+from localrag.cli.output import note, note_tr, say_text
 from localrag.documents.formats.table import shown_name
 from localrag.messages import tr
 
@@ -37,31 +37,29 @@ def _interactive() -> bool:
 
 def _ask(_: Preview) -> bool:
     # A line of its own: a progress view would hold back a prompt until its line ends.
-    note(tr("Send this, and what this run has to send after it? [y/N]"))
+    note_tr("Send this, and what this run has to send after it? [y/N]")
     reply = sys.stdin.readline().strip().casefold()
     return reply in ("y", "yes", "是", "好")
 
 
 def _show_summary(preview: Preview) -> None:
-    note(tr("To be sent to {model} at {server}, which is not this machine:", **_named(preview)))
+    note_tr("To be sent to {model} at {server}, which is not this machine:", **_named(preview))
     if not preview.encrypted:
-        note(tr("  unencrypted: anyone along the way can read it"))
-    note(
-        tr(
-            "  {characters} characters: instructions, your question, and {count} passages",
-            characters=preview.characters,
-            count=len(preview.passages),
-        )
+        note_tr("  unencrypted: anyone along the way can read it")
+    note_tr(
+        "  {characters} characters: instructions, your question, and {count} passages",
+        characters=preview.characters,
+        count=len(preview.passages),
     )
     for passage in preview.passages[:SHOWN]:
         note(_line(passage))
     if len(preview.passages) > SHOWN:
         note("  …")
     if preview.redactions:
-        note(tr("  redacted by your patterns: {count} places", count=preview.redactions))
+        note_tr("  redacted by your patterns: {count} places", count=preview.redactions)
     if preview.withheld is not None:
-        note(tr("  never sent: {count} passages of private documents", count=preview.withheld))
-    note(tr("Later calls of this run may send other passages found for your questions."))
+        note_tr("  never sent: {count} passages of private documents", count=preview.withheld)
+    note_tr("Later calls of this run may send other passages found for your questions.")
 
 
 def _line(passage: Excerpt) -> str:
@@ -83,7 +81,7 @@ def _line(passage: Excerpt) -> str:
 
 
 def _show_texts(preview: Preview) -> None:
-    note(tr("Sent to {model} at {server}:", **_named(preview)))
+    note_tr("Sent to {model} at {server}:", **_named(preview))
     for message in preview.messages:
         note(f"--- {message.role}")
         say_text(indent(message.content, "    "), err=True)  # no line of it passes for ours

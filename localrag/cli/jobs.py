@@ -15,8 +15,9 @@ from localrag.cli.output import (
     any_library_option,
     emit_json,
     json_option,
-    note,
+    note_tr,
     say,
+    say_tr,
 )
 from localrag.errors import UsageError
 from localrag.messages import tr
@@ -65,13 +66,11 @@ def put(
     if as_json:
         emit_json({"queued": number})
         return
-    say(tr("Queued as job {number}; see `localrag jobs`.", number=number))
+    say_tr("Queued as job {number}; see `localrag jobs`.", number=number)
     if paths:
-        note(
-            tr(
-                "It is done by a server that sees the same path and was started with `localrag "
-                "serve --add-from` for it."
-            )
+        note_tr(
+            "It is done by a server that sees the same path and was started with `localrag "
+            "serve --add-from` for it."
         )
 
 
@@ -101,7 +100,7 @@ def jobs(context: click.Context, library: Location, as_json: bool) -> None:
         for reason in reasons(job):
             say(f"   {reason}")
     if not all_jobs:
-        note(tr("There are no jobs."))
+        note_tr("There are no jobs.")
 
 
 @jobs.command(help=tr("Cancel a job that waits or runs; what it has committed stays."))
@@ -113,7 +112,7 @@ def cancel(number: int, library: Location) -> None:
 
     with LocalRAG.open(library, create=False) as rag:
         _jobs(rag).cancel(number)
-    say(tr("Job {number} is cancelled.", number=number))
+    say_tr("Job {number} is cancelled.", number=number)
 
 
 def _expect_editor(rag: LocalRAG, user: str) -> None:

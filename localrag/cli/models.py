@@ -14,7 +14,7 @@ from localrag.cli.output import (
     confirm_licence,
     emit_json,
     json_option,
-    note,
+    note_tr,
     say,
     stdout_console,
     table,
@@ -91,7 +91,7 @@ def list_models(as_json: bool) -> None:
     for never_broken in (0, 2):
         shown.columns[never_broken].no_wrap = True
     stdout_console().print(shown)
-    note(tr("Models folder: {folder}", folder=store.folder))
+    note_tr("Models folder: {folder}", folder=store.folder)
 
 
 @models.command(
@@ -130,15 +130,13 @@ def pull(
     plans = pulling.plan(store, names)
     for plan in plans:
         spec = plan.spec
-        note(
-            tr(
-                "{model}: {title}; licence {licence}; {size}, {missing} to fetch",
-                model=spec.id,
-                title=spec.title,
-                licence=_licence(spec.licence),
-                size=decimal(plan.size),
-                missing=decimal(plan.missing),
-            )
+        note_tr(
+            "{model}: {title}; licence {licence}; {size}, {missing} to fetch",
+            model=spec.id,
+            title=spec.title,
+            licence=_licence(spec.licence),
+            size=decimal(plan.size),
+            missing=decimal(plan.missing),
         )
         if pulling.needs_yes(store, spec) and not accept_licence and sys.stdin.isatty():
             confirm_licence(spec.id)
@@ -185,7 +183,7 @@ def verify(context: click.Context, names: tuple[str, ...], as_json: bool) -> Non
             line = tr("{part}: {text}", part=f"{check.model}/{check.file}", text=verdict)
             say(line)
         if not checks:
-            note(tr("There are no models on this machine yet: localrag models pull starter"))
+            note_tr("There are no models on this machine yet: localrag models pull starter")
     if any(check.fault for check in checks):
         context.exit(1)
 
@@ -205,13 +203,11 @@ def add(name: str, path: Path, task: str | None, as_json: bool) -> None:
     if as_json:
         emit_json({"name": own.name, "task": own.task, "path": own.path})
     else:
-        note(
-            tr(
-                "{name} is {path} ({task}).",
-                name=own.name,
-                path=own.path,
-                task=tr(_TASKS[own.task]),
-            )
+        note_tr(
+            "{name} is {path} ({task}).",
+            name=own.name,
+            path=own.path,
+            task=tr(_TASKS[own.task]),
         )
 
 
@@ -226,7 +222,7 @@ def remove(name: str, as_json: bool) -> None:
     if as_json:
         emit_json({"name": name, "freed_bytes": freed})
     else:
-        note(tr("{name} is removed; {size} freed.", name=name, size=decimal(freed)))
+        note_tr("{name} is removed; {size} freed.", name=name, size=decimal(freed))
 
 
 @models.command(help=tr("Print where a model is on this machine."))
@@ -262,6 +258,6 @@ def _watching(view: ProgressBars) -> Observer:
             view.sometimes(lambda: line)
         elif event.kind in _EVENTS:
             values = {"model": event.model, "source": event.source, "reason": event.fault}
-            note(tr(_EVENTS[event.kind], **values))
+            note_tr(_EVENTS[event.kind], **values)
 
     return observe

@@ -266,6 +266,16 @@ def note(line: object) -> None:
     say(line, err=True)
 
 
+def say_tr(*template: str, **values: object) -> None:
+    """Print one line in the reader's language: `say_tr("{count} files", count=3)`."""
+    say(tr(*template, **values))
+
+
+def note_tr(*template: str, **values: object) -> None:
+    """The same beside the result, on standard error."""
+    note(tr(*template, **values))
+
+
 def note_list(heading: str, lines: Sequence[object]) -> None:
     """Say lines below their heading; nothing where there are none."""
     for line in (heading, *(f"  {line}" for line in lines)) if lines else ():

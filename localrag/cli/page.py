@@ -17,6 +17,7 @@ from localrag.cli.output import (
     no_empty_path,
     note,
     note_rebuilding,
+    note_tr,
     say_origin,
     stdout_console,
     write_report,
@@ -77,7 +78,7 @@ def _save(output: Path, originals: Sequence[str], image: bytes) -> None:
             path=output,
         )
     write_report(output, image)
-    note(tr("The image is in {path}.", path=output))
+    note_tr("The image is in {path}.", path=output)
 
 
 def _print(view: PageView) -> None:

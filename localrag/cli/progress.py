@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from localrag.cli.output import note, start, stderr_console
+from localrag.cli.output import note, note_tr, start, stderr_console
 from localrag.messages import tr
 from localrag.presentation.durations import duration
 from localrag.printable import as_name
@@ -24,7 +24,7 @@ PLAIN_EVERY = 10.0
 
 def say_waiting(holder: Holder | None) -> None:
     """Say who is writing to the library now."""
-    note(tr("Waiting: the library is in use by {holder}.", holder=holder or "?"))
+    note_tr("Waiting: the library is in use by {holder}.", holder=holder or "?")
 
 
 class ProgressBars:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localrag.cli.output import emit_json, json_option, say
+from localrag.cli.output import emit_json, json_option, say, say_tr
 from localrag.messages import tr
 from localrag.system import processes
 from localrag.system.files import scratch_folder
@@ -119,19 +119,15 @@ def _read(report: Path, nonce: str) -> tuple[Proof, bool]:
 
 def _print(proof: dict[str, Any]) -> None:
     if proof["isolation"]:
-        say(
-            tr(
-                "Watched: every Python socket. A separate network is not available here "
-                "({reason}), so C code and child processes go unseen.",
-                reason=proof["isolation"],
-            )
+        say_tr(
+            "Watched: every Python socket. A separate network is not available here "
+            "({reason}), so C code and child processes go unseen.",
+            reason=proof["isolation"],
         )
     else:
-        say(
-            tr(
-                "Watched: every Python socket and, in a separate network with loopback only, "
-                "everything else."
-            )
+        say_tr(
+            "Watched: every Python socket and, in a separate network with loopback only, "
+            "everything else."
         )
     for stage in proof["stages"]:
         state = stage["problem"] or tr("completed")
@@ -139,17 +135,17 @@ def _print(proof: dict[str, Any]) -> None:
     for line in _local(proof["loopback"]):
         say(line)
     for name in proof["unseen"]:
-        say(tr("A process was started that was not watched: {name}", name=name))
+        say_tr("A process was started that was not watched: {name}", name=name)
     for attempt in proof["attempts"]:
         say(_attempt(attempt))
     if proof["attempts"]:
-        say(tr("{count} attempts to connect.", count=len(proof["attempts"])))
+        say_tr("{count} attempts to connect.", count=len(proof["attempts"]))
     elif proof["unseen"]:
-        say(tr("No attempt to connect was seen, but not every process was watched."))
+        say_tr("No attempt to connect was seen, but not every process was watched.")
     elif any(stage["problem"] for stage in proof["stages"]):
-        say(tr("No attempt to connect, but not every stage could run."))
+        say_tr("No attempt to connect, but not every stage could run.")
     else:
-        say(tr("No attempt to connect."))
+        say_tr("No attempt to connect.")
 
 
 def _local(connections: list[dict[str, Any]]) -> Iterator[str]:

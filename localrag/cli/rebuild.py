@@ -17,7 +17,8 @@ from localrag.cli.output import (
     json_option,
     note,
     note_list,
-    say,
+    note_tr,
+    say_tr,
 )
 from localrag.messages import spoken, tr
 
@@ -89,34 +90,28 @@ def _print(
     from localrag.presentation.advice import advice_text
 
     if report.read_again:
-        say(
-            tr(
-                "{documents} documents read again; {embedded} of their {chunks} passages changed "
-                "and were embedded.",
-                documents=len(report.read_again),
-                embedded=sum(document.embedded for document in report.read_again),
-                chunks=sum(document.chunks for document in report.read_again),
-            )
+        say_tr(
+            "{documents} documents read again; {embedded} of their {chunks} passages changed "
+            "and were embedded.",
+            documents=len(report.read_again),
+            embedded=sum(document.embedded for document in report.read_again),
+            chunks=sum(document.chunks for document in report.read_again),
         )
     if report.committed:
-        say(
-            tr(
-                "{documents} documents split and embedded again with {embedding}, {chunks} "
-                "passages; {seconds:.1f} s.",
-                **values,
-            )
+        say_tr(
+            "{documents} documents split and embedded again with {embedding}, {chunks} "
+            "passages; {seconds:.1f} s.",
+            **values,
         )
     else:
-        say(tr("Indexes rebuilt over {chunks} passages; {seconds:.1f} s.", **values))
+        say_tr("Indexes rebuilt over {chunks} passages; {seconds:.1f} s.", **values)
     if advice is not None and advice.kind == "unserved":
         note(advice_text(advice))
     if embedding and (reranker := catalogue().of_task(embedding, "reranker")) != embedding:
-        note(
-            tr(
-                "The preset also has a reranker, {model}, which takes a second or more a question: "
-                "localrag search --rerank cross-encoder",
-                model=reranker,
-            )
+        note_tr(
+            "The preset also has a reranker, {model}, which takes a second or more a question: "
+            "localrag search --rerank cross-encoder",
+            model=reranker,
         )
     note_list(
         tr(

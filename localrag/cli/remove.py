@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import any_library_option, emit_json, json_option, no_empty_path, note, say
+from localrag.cli.output import (
+    any_library_option,
+    emit_json,
+    json_option,
+    no_empty_path,
+    note,
+    note_tr,
+    say_tr,
+)
 from localrag.errors import UsageError
 from localrag.messages import spoken, tr
 
@@ -61,48 +69,38 @@ def remove(
         fields = picked(removal, "sources", "documents", "chunks", "purged")
         emit_json(fields | {"reason": spoken(removal.fault) if removal.fault else ""})
         return
-    say(
-        tr(
-            "Removed files: {sources}, documents: {documents}, passages: {chunks}. "
-            "The copies that the library kept of files added in the browser are deleted, too; "
-            "other files were not touched."
-            if copies
-            else "Removed files: {sources}, documents: {documents}, passages: {chunks}. "
-            "The files themselves were not touched.",
-            sources=len(removal.sources),
-            documents=len(removal.documents),
-            chunks=removal.chunks,
-        )
+    say_tr(
+        "Removed files: {sources}, documents: {documents}, passages: {chunks}. "
+        "The copies that the library kept of files added in the browser are deleted, too; "
+        "other files were not touched."
+        if copies
+        else "Removed files: {sources}, documents: {documents}, passages: {chunks}. "
+        "The files themselves were not touched.",
+        sources=len(removal.sources),
+        documents=len(removal.documents),
+        chunks=removal.chunks,
     )
     if not erases:
-        note(
-            tr(
-                "The database no longer shows it to anyone. When its bytes leave the server's "
-                "tables, logs and backups is up to the server."
-            )
+        note_tr(
+            "The database no longer shows it to anyone. When its bytes leave the server's "
+            "tables, logs and backups is up to the server."
         )
     if removal.unread:
-        say(
-            tr(
-                "Also forgotten, of files that could not be read: {count}.",
-                count=len(removal.unread),
-            )
+        say_tr(
+            "Also forgotten, of files that could not be read: {count}.",
+            count=len(removal.unread),
         )
     if removal.fault:
         note(spoken(removal.fault))
-        note(
-            tr(
-                "What was removed can no longer be found, but some of its text stays in the "
-                "library's files until the next command that opens the library finishes the "
-                "removal."
-            )
+        note_tr(
+            "What was removed can no longer be found, but some of its text stays in the "
+            "library's files until the next command that opens the library finishes the "
+            "removal."
         )
     elif not removal.purged:
-        note(
-            tr(
-                "Another process is reading the library: some removed text stays in the log "
-                "until the first change after that process ends."
-            )
+        note_tr(
+            "Another process is reading the library: some removed text stays in the log "
+            "until the first change after that process ends."
         )
 
 
@@ -123,18 +121,16 @@ def _delete(library: Location, *, yes: bool, as_json: bool) -> None:
     if as_json:
         emit_json({"library": str(library), "deleted": True, "left": remnant})
         return
-    say(tr("The library {directory} is deleted.", directory=str(library)))
+    say_tr("The library {directory} is deleted.", directory=str(library))
     if remnant == "others":
-        note(tr("Its folder stays, as it holds files that are not localrag's."))
+        note_tr("Its folder stays, as it holds files that are not localrag's.")
     if remnant == "cache":
-        note(tr("Some of its indexes are in use and stay in the cache of this computer."))
+        note_tr("Some of its indexes are in use and stay in the cache of this computer.")
     if not erases:
-        note(
-            tr(
-                "A running server on another computer deletes its indexes within ten seconds; "
-                "otherwise they stay in that computer's cache for up to 90 days. When the bytes "
-                "leave the server's tables, logs and backups is up to the server."
-            )
+        note_tr(
+            "A running server on another computer deletes its indexes within ten seconds; "
+            "otherwise they stay in that computer's cache for up to 90 days. When the bytes "
+            "leave the server's tables, logs and backups is up to the server."
         )
 
 

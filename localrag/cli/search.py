@@ -13,9 +13,10 @@ from localrag.cli.output import (
     json_option,
     k_option,
     note,
+    note_tr,
     question_argument,
     rerank_option,
-    say,
+    say_tr,
     server_option,
     stdout_console,
 )
@@ -63,6 +64,6 @@ def search(
     if hits:
         print_hits(stdout_console(), hits, explain=explain)
     else:
-        say(tr("Nothing found."))
+        say_tr("Nothing found.")
     if empty:
-        note(tr("The library is empty. Add documents first: localrag add PATH"))
+        note_tr("The library is empty. Add documents first: localrag add PATH")

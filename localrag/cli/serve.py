@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import any_library_option, no_empty_path, note, note_rebuilding, say
+from localrag.cli.output import (
+    any_library_option,
+    no_empty_path,
+    note,
+    note_rebuilding,
+    note_tr,
+    say_tr,
+)
 from localrag.messages import tr
 
 PORT = 8765
@@ -144,12 +151,10 @@ def serve(
 
     for path in add_from:
         if not path.is_dir():
-            note(
-                tr(
-                    "The folder {folder} of --add-from is not there: nothing can be added from it "
-                    "until it is.",
-                    folder=str(path),
-                )
+            note_tr(
+                "The folder {folder} of --add-from is not there: nothing can be added from it "
+                "until it is.",
+                folder=str(path),
             )
     reached = reach(host, tls_cert, tls_key, behind_proxy, over_socket=at is not None)
     sign_on = sign_on_of(sign_on_header, sign_on_secret, over_socket=at is not None)
@@ -196,34 +201,28 @@ def serve(
     def ready() -> None:
         # What is not a terminal may be a log that others read.
         shown = url if sys.stdout.isatty() else access.origins[0]
-        say(tr("Serving {names} at {url}", names=", ".join(map(name_of, places)), url=shown))
+        say_tr("Serving {names} at {url}", names=", ".join(map(name_of, places)), url=shown)
         for name in empty:
-            note(
-                tr(
-                    "The library {name} is empty: drop files on the page, or add them with "
-                    "`localrag add`.",
-                    name=name,
-                )
+            note_tr(
+                "The library {name} is empty: drop files on the page, or add them with "
+                "`localrag add`.",
+                name=name,
             )
         if people is not None:
-            note(
-                tr(
-                    "People sign in with their tokens from `localrag users`; the token of this "
-                    "account does not count here. Ctrl-C ends it."
-                )
+            note_tr(
+                "People sign in with their tokens from `localrag users`; the token of this "
+                "account does not count here. Ctrl-C ends it."
             )
         else:
             held_in = TOKEN_VARIABLE if TOKEN_VARIABLE in os.environ else place
-            note(tr("Clients need the token in {place}. Ctrl-C ends it.", place=held_in))
+            note_tr("Clients need the token in {place}. Ctrl-C ends it.", place=held_in)
         if sign_on is not None:
-            note(
-                tr(
-                    "Whom the reverse proxy names in the header {header} is signed in.",
-                    header=sign_on_header,
-                )
+            note_tr(
+                "Whom the reverse proxy names in the header {header} is signed in.",
+                header=sign_on_header,
             )
         if opens and not stack.enter_context(browser.opened(url)):
-            note(tr("No browser was found; open the address above in one."))
+            note_tr("No browser was found; open the address above in one.")
 
     url = f"{access.origins[0]}/" + (f"#token={token}" if token else "")
     queue = ModelQueue(calls_at_once(settings))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
 
 import click
 
-from localrag.cli.output import note, open_library
+from localrag.cli.output import note, note_tr, open_library
 from localrag.config.settings import OpenAISettings, Settings, load_settings
 from localrag.errors import BackendError, ConfigError
 from localrag.messages import tr
@@ -44,7 +44,7 @@ def answering(folder: Location, settings: Settings | None = None, *, server: boo
     if server:
         connection, why = running(folder, settings)
         if why is not None and _is_debugging():
-            note(tr("The running server is not used: {reason}.", reason=reason_text(why)))
+            note_tr("The running server is not used: {reason}.", reason=reason_text(why))
     if connection is None:
         return open_library(folder, settings)
     return ServedLibrary(folder, settings, *connection)
@@ -211,7 +211,7 @@ class ServedLibrary:
         except GoneError:
             self._server = None
             if _is_debugging():
-                note(tr("The running server gave no result; the command does it by itself."))
+                note_tr("The running server gave no result; the command does it by itself.")
             raise
 
 
@@ -220,12 +220,10 @@ def _unheard(_: Step) -> None:
 
 
 def _note_waiting(event: WaitingEvent) -> None:
-    note(
-        tr(
-            "Waiting for the server: {position} before you, about {seconds} s.",
-            position=event.position,
-            seconds=round(event.seconds),
-        )
+    note_tr(
+        "Waiting for the server: {position} before you, about {seconds} s.",
+        position=event.position,
+        seconds=round(event.seconds),
     )
 
 

@@ -13,7 +13,7 @@ from localrag.cli.output import (
     any_library_option,
     emit_json,
     json_option,
-    say,
+    say_tr,
     stdout_console,
     table,
 )
@@ -101,7 +101,7 @@ def status(documents: bool, only_problems: bool, library: Location, as_json: boo
         more[tr("Server")] = tr("running, but not used: {reason}", reason=reason_text(why))
     console.print(_overview(library_status, readings, more))
     if problems:
-        say(tr("Problems: {count} (localrag status --problems)", count=len(problems)))
+        say_tr("Problems: {count} (localrag status --problems)", count=len(problems))
     if documents:
         from rich.console import Group
         from rich.text import Text
@@ -128,7 +128,7 @@ def _print_problems(problems: Sequence[Problem], *, as_json: bool) -> None:
     elif problems:
         print_problems(stdout_console(), problems)
     else:
-        say(tr("Every file was read, and every page of them well."))
+        say_tr("Every file was read, and every page of them well.")
 
 
 def _lacking(what: Lacking) -> str:

@@ -15,6 +15,7 @@ from localrag.cli.output import (
     emit_json,
     json_option,
     note,
+    note_tr,
     open_library,
     read_seconds,
     say,
@@ -102,11 +103,11 @@ def _teller() -> Callable[[Event], None]:
                     note(f"  {title}")
             note(begun_text(event))
         elif isinstance(event, SectionDone) and not event.kept and not event.section.reason:
-            note(tr("{count} left. {name}", count=event.left, name=titles[event.number][:80]))
+            note_tr("{count} left. {name}", count=event.left, name=titles[event.number][:80])
         elif isinstance(event, NotKept) and not is_reported:
             is_reported = True
             reason = spoken(event.error)
-            note(tr("What was written is not kept for the next time: {reason}", reason=reason))
+            note_tr("What was written is not kept for the next time: {reason}", reason=reason)
 
     return hear
 

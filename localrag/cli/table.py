@@ -16,6 +16,7 @@ from localrag.cli.output import (
     file_option,
     json_option,
     note,
+    note_tr,
     open_library,
     say,
     stdout_console,
@@ -122,7 +123,7 @@ def ask_and_print(
         made = make(rag, on_event=_teller(columns_of(rag)), stopped=stopped)
     if output is not None:
         write_report(output, exported(made, output))
-        note(tr("Saved: {path}", path=output))
+        note_tr("Saved: {path}", path=output)
     if as_json:
         emit_json(table_json(made))
     else:
@@ -145,11 +146,11 @@ def _teller(columns: Sequence[Column]) -> Callable[[Event], None]:
         elif isinstance(event, CellDone) and not event.kept and event.cell.state != "not read":
             name = event.source.replace("\\", "/").rpartition("/")[2]
             shown = as_name(cell_text(event.cell, columns[event.column]))[:80]
-            note(tr("{count} left. {name}: {value}", count=event.left, name=name, value=shown))
+            note_tr("{count} left. {name}: {value}", count=event.left, name=name, value=shown)
         elif isinstance(event, NotKept) and not is_reported:
             is_reported = True
             reason = spoken(event.error)
-            note(tr("Cells are not kept for the next time: {reason}", reason=reason))
+            note_tr("Cells are not kept for the next time: {reason}", reason=reason)
 
     return hear
 

@@ -12,9 +12,10 @@ from localrag.cli.output import (
     emit_json,
     file_option,
     json_option,
-    note,
+    note_tr,
     open_library,
     say,
+    say_tr,
 )
 from localrag.messages import tr
 
@@ -46,7 +47,7 @@ def list_tables(library: Location, as_json: bool) -> None:
         for line in saved_lines(saved):
             say(line)
     if not kept:
-        note(tr("No table is saved."))
+        note_tr("No table is saved.")
 
 
 @tables.command(
@@ -79,4 +80,4 @@ def remove(name: str, library: Location) -> None:
     """Remove one."""
     with open_library(library) as rag:
         rag.forget_table(name)
-    say(tr("Removed: {name}", name=name))
+    say_tr("Removed: {name}", name=name)

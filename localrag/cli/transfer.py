@@ -14,7 +14,8 @@ from localrag.cli.output import (
     json_option,
     library_option,
     note,
-    say,
+    note_tr,
+    say_tr,
 )
 from localrag.errors import UsageError
 from localrag.messages import tr
@@ -98,15 +99,13 @@ def export_library(
     if as_json:
         emit_json({"file": str(archive), "bytes": size} | values)
         return
-    say(
-        tr(
-            "{documents} documents, {chunks} passages: {size:.1f} MB in {path}; {seconds:.1f} s.",
-            size=size / 1e6,
-            path=archive,
-            **values,
-        )
+    say_tr(
+        "{documents} documents, {chunks} passages: {size:.1f} MB in {path}; {seconds:.1f} s.",
+        size=size / 1e6,
+        path=archive,
+        **values,
     )
-    say(tr("To ask it there you need the embedding model {name}.", name=manifest.embedding_name))
+    say_tr("To ask it there you need the embedding model {name}.", name=manifest.embedding_name)
 
 
 @click.command(
@@ -137,9 +136,9 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
         if as_json:
             return
         if stage == "checking":
-            note(tr("Checking {name} ...", name=archive.name))
+            note_tr("Checking {name} ...", name=archive.name)
         else:
-            note(tr("Building the search indexes ..."))
+            note_tr("Building the search indexes ...")
 
     def unlock(header: Header) -> bytes:
         from localrag.cli import passphrases
@@ -169,24 +168,20 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
         installed = {"embedding_installed": bool(specs) and not missing}
         emit_json({"library": str(library)} | values | installed)
         return
-    say(
-        tr(
-            "{documents} documents, {chunks} passages in {directory}; {seconds:.1f} s.",
-            directory=library,
-            **values,
-        )
+    say_tr(
+        "{documents} documents, {chunks} passages in {directory}; {seconds:.1f} s.",
+        directory=library,
+        **values,
     )
     if missing:
         names = " ".join(missing)
-        note(tr("To ask it you need its embedding model: localrag models pull {name}", name=names))
+        note_tr("To ask it you need its embedding model: localrag models pull {name}", name=names)
     if settings.embedding.model not in ("", wanted):
-        note(
-            tr(
-                "It was built with the embedding model {model}, and the settings name {expected}: "
-                "set embedding.model to {model}, or unset it.",
-                model=wanted,
-                expected=settings.embedding.model,
-            )
+        note_tr(
+            "It was built with the embedding model {model}, and the settings name {expected}: "
+            "set embedding.model to {model}, or unset it.",
+            model=wanted,
+            expected=settings.embedding.model,
         )
 
 
@@ -238,12 +233,10 @@ def migrate(source: Location, target: Location, as_json: bool) -> None:
         values = {"library": str(target), "seconds": seconds}
         emit_json(values | picked(moved.counts, "documents", "chunks"))
         return
-    say(
-        tr(
-            "{documents} documents, {chunks} passages in {directory}; {seconds:.1f} s.",
-            documents=moved.counts.documents,
-            chunks=moved.counts.chunks,
-            directory=str(target),
-            seconds=seconds,
-        )
+    say_tr(
+        "{documents} documents, {chunks} passages in {directory}; {seconds:.1f} s.",
+        documents=moved.counts.documents,
+        chunks=moved.counts.chunks,
+        directory=str(target),
+        seconds=seconds,
     )

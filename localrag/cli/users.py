@@ -17,8 +17,9 @@ from localrag.cli.output import (
     emit_json,
     json_option,
     library_location,
-    note,
+    note_tr,
     say,
+    say_tr,
     stdout_console,
     table,
 )
@@ -101,7 +102,7 @@ def _list(library: Location, as_json: bool) -> None:
             }
         )
     elif not accounts:
-        say(tr("There are no users. Add the first one: localrag users add NAME"))
+        say_tr("There are no users. Add the first one: localrag users add NAME")
     else:
         rows = [
             (
@@ -132,20 +133,16 @@ def add(name: str, library: Location, as_json: bool) -> None:
     if as_json:
         return
     if first:
-        note(
-            tr(
-                "The database now has users: an account that does not own its tables sees no "
-                "library any more, except through a server that serves it."
-            )
+        note_tr(
+            "The database now has users: an account that does not own its tables sees no "
+            "library any more, except through a server that serves it."
         )
-        note(
-            tr("Start every `localrag serve` of this database again: until then it answers nobody.")
+        note_tr(
+            "Start every `localrag serve` of this database again: until then it answers nobody."
         )
-    note(
-        tr(
-            "This user may not use any library yet: {command}",
-            command=shlex.join(["localrag", "grant", name, "reader", "--library", str(library)]),
-        )
+    note_tr(
+        "This user may not use any library yet: {command}",
+        command=shlex.join(["localrag", "grant", name, "reader", "--library", str(library)]),
     )
 
 
@@ -171,7 +168,7 @@ def remove(name: str, library: Location, as_json: bool) -> None:
     if as_json:
         emit_json({"user": name})
     else:
-        say(tr("{name} is no longer a user.", name=name))
+        say_tr("{name} is no longer a user.", name=name)
 
 
 def _print_token(name: str, token: str, as_json: bool) -> None:
@@ -179,7 +176,7 @@ def _print_token(name: str, token: str, as_json: bool) -> None:
         emit_json({"user": name, "token": token})
         return
     say(token)
-    note(tr("This is the token of {name}. It is not shown again.", name=name))
+    note_tr("This is the token of {name}. It is not shown again.", name=name)
 
 
 @click.command(
@@ -202,9 +199,9 @@ def grant(name: str, role: Role | str, library: Location, as_json: bool) -> None
     if as_json:
         emit_json({"user": name, "library": own, "role": role})
     elif role == "none":
-        say(tr("{name} may no longer use {library}.", name=name, library=own))
+        say_tr("{name} may no longer use {library}.", name=name, library=own)
     else:
-        say(tr("{name} is now {role} of {library}.", name=name, role=role, library=own))
+        say_tr("{name} is now {role} of {library}.", name=name, role=role, library=own)
 
 
 @click.command(
@@ -284,11 +281,11 @@ def audit(
     if texts is None and keep is None:
         stdout_console().print(table(heads, rows, overflow="fold"))
         if len(asked) == _MOST_ENTRIES:
-            note(tr("Only the newest {count} are shown.", count=_MOST_ENTRIES))
+            note_tr("Only the newest {count} are shown.", count=_MOST_ENTRIES)
     if words:
-        note(tr("Records are kept for {days} days, with the words of questions.", days=days))
+        note_tr("Records are kept for {days} days, with the words of questions.", days=days)
     else:
-        note(tr("Records are kept for {days} days, without the words of questions.", days=days))
+        note_tr("Records are kept for {days} days, without the words of questions.", days=days)
 
 
 def _expect_known(users: Users, name: str) -> None:

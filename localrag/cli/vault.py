@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from localrag.cli import passphrases
-from localrag.cli.output import library_option, note, say
+from localrag.cli.output import library_option, note, note_tr, say, say_tr
 from localrag.errors import UsageError
 from localrag.messages import tr
 
@@ -67,17 +67,15 @@ def make(library: Path, *, yes: bool) -> None:
 
         header, key, recovery = vaults.new_header(passphrase)
         counts = encrypt_library(library, header, key, on_wait=say_waiting, tell=_tell)
-        say(
-            tr(
-                "Encrypted: {documents} documents, {chunks} passages.",
-                documents=counts.documents,
-                chunks=counts.chunks,
-            )
+        say_tr(
+            "Encrypted: {documents} documents, {chunks} passages.",
+            documents=counts.documents,
+            chunks=counts.chunks,
         )
     else:
         recovery = vaults.create(library, passphrase)
         vaults.open_here(library, passphrase)
-        say(tr("The vault {directory} is ready.", directory=str(library)))
+        say_tr("The vault {directory} is ready.", directory=str(library))
     _show(recovery)
 
 
@@ -109,7 +107,7 @@ def open_vault(minutes: int, library: Path) -> None:
             hint="Each command asks for the passphrase; `localrag serve`, `watch` and `chat` ask "
             "once.",
         )
-    say(tr("The vault is open. It closes after {minutes} minutes without use.", minutes=minutes))
+    say_tr("The vault is open. It closes after {minutes} minutes without use.", minutes=minutes)
 
 
 @vault.command(
@@ -145,7 +143,7 @@ def passphrase(recovery: bool, library: Path) -> None:
     before = passphrases.existing(tr("Current passphrase"))
     key = vaults.key_by_passphrase(vaults.header_of(library), before)
     vaults.change_passphrase(library, key, passphrases.new(tr("New passphrase")))
-    say(tr("The passphrase has been changed."))
+    say_tr("The passphrase has been changed.")
     if recovery:
         _show(vaults.change_recovery(library, key))
 
@@ -162,7 +160,7 @@ def recover(library: Path) -> None:
     shown = passphrases.existing(tr("Recovery key"))
     key = vaults.key_by_recovery(vaults.header_of(library), shown)
     vaults.change_passphrase(library, key, passphrases.new(tr("New passphrase")))
-    say(tr("The passphrase has been changed."))
+    say_tr("The passphrase has been changed.")
     _show(vaults.change_recovery(library, key))
 
 
@@ -181,12 +179,10 @@ def decrypt(yes: bool, library: Path) -> None:
         click.confirm(question, abort=True, err=True)
     vaults.open_here(library, passphrases.existing(tr("Passphrase")))
     counts = decrypt_library(library, on_wait=say_waiting, tell=_tell)
-    say(
-        tr(
-            "Decrypted: {documents} documents, {chunks} passages.",
-            documents=counts.documents,
-            chunks=counts.chunks,
-        )
+    say_tr(
+        "Decrypted: {documents} documents, {chunks} passages.",
+        documents=counts.documents,
+        chunks=counts.chunks,
     )
 
 
@@ -202,12 +198,10 @@ def _expect_vault(library: Path) -> None:
 
 
 def _show(recovery: str) -> None:
-    note(
-        tr(
-            "This recovery key is shown only once. Write it down and keep it away from this "
-            "computer: without the passphrase and the recovery key, the library cannot be "
-            "recovered."
-        )
+    note_tr(
+        "This recovery key is shown only once. Write it down and keep it away from this "
+        "computer: without the passphrase and the recovery key, the library cannot be "
+        "recovered."
     )
     say(recovery)
 

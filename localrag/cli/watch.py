@@ -14,8 +14,8 @@ from localrag.cli.output import (
     UNREAD,
     any_library_option,
     emit_json_line,
-    note,
     note_rebuilding,
+    note_tr,
     paths_argument,
     say,
 )
@@ -143,17 +143,15 @@ def watch(
     except KeyboardInterrupt:
         if not terminated:
             raise
-        note(tr("Stopped. Everything reported as done is kept."))  # a service is stopped so
+        note_tr("Stopped. Everything reported as done is kept.")  # a service is stopped so
         return
     finally:
         signal.signal(signal.SIGTERM, previous)
     # Also of files that were named before: a run that lacks them is not one that has all.
     if lacking := sum(map(unread.is_lacking, files)):
-        note(
-            tr(
-                "Files here that could not be read: {count} (localrag status --problems)",
-                count=lacking,
-            )
+        note_tr(
+            "Files here that could not be read: {count} (localrag status --problems)",
+            count=lacking,
         )
     if lacking or not complete:
         raise click.exceptions.Exit(UNREAD if complete else 1)
