@@ -175,7 +175,8 @@ PROBE_CURVE = Curve(3.4, -3.2)
 """Brings what a probe tells to the scale of the settings: .35 to .68, the bound of an answer.
 
 That was chosen on the folders that the probe was fitted on, each read along what the others gave,
-with one question of seven that is not answered and a wrong answer as dear as a right one is worth.
+with one question of seven that is not answered and a wrong answer as dear as a right one is worth,
+and with four other folders in view.
 The bound of a strict answer (.76) and what is enough (.8) mean .67 and .82, as by the curve of the
 model's own grades.
 """
