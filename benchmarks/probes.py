@@ -228,18 +228,18 @@ def sheet_cases(folder: Sheets, place: Path) -> Iterator[Case]:
     names = {f"{Path(table.file).stem} {table.sheet}.csv": table.id for table in folder.tables}
     with made(place) as rag:
         groups = rag.engine.sheets()
-        chosen = (asked for place, asked in enumerate(folder.questions) if place % EVERY == 0)
+        chosen = folder.questions[::EVERY]
         for turn, asked in enumerate(chosen):
             fits = {
-                place
-                for place, rows in enumerate(groups)
+                number
+                for number, rows in enumerate(groups)
                 if asked.table in {names[Path(source).name] for source in rows.sources}
             }
             wanted = sorted(fits if turn % 2 == 0 else set(range(len(groups))) - fits)
             if wanted:
-                place = wanted[turn % len(wanted)]
-                messages = fit_messages(asked.q, groups[place])
-                yield Case(folder.folder, asked.q, messages, 1, {FITS: place in fits})
+                number = wanted[turn % len(wanted)]
+                messages = fit_messages(asked.q, groups[number])
+                yield Case(folder.folder, asked.q, messages, 1, {FITS: number in fits})
 
 
 def listed_cases(arguments: argparse.Namespace) -> Iterator[Case]:

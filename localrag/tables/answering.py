@@ -20,6 +20,7 @@ from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
 from localrag.rag.base import finished, timed
 from localrag.rag.grading import Grade, log_odds
+from localrag.rag.statements import own_sentence
 from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
@@ -47,6 +48,9 @@ _RATHER_ALL = 1.0
 all is gone through. On four folders 46 of 48 such questions have it, and none of five others that
 were taken for such and have their answer in one place; it was chosen there
 (`benchmarks/log/2026-11.md`)."""
+
+_COUNTED = ("COUNT", "SUM")
+"""Operations whose result is computed or not told: a model that reads a few passages guesses it."""
 
 Reference = tuple[str, int]
 """A document's id, and the code point at which a row begins."""
@@ -117,6 +121,11 @@ def answered(
         if answer:
             return True
         seconds = 0.0
+    if scope.is_probed and scope.operation in _COUNTED:
+        statement = own_sentence("not_counted", answer_language(question))
+        yield statement
+        yield finished(question, [statement])
+        return True
     return False
 
 

@@ -200,6 +200,37 @@ def test_what_a_section_rather_states_is_not_gone_through_for(
     assert kinds == ([] if rather else ["scope", "plan"])
 
 
+@pytest.mark.parametrize(
+    ("operation", "question", "answer"),
+    [
+        ("COUNT", "How many sprayings were there?", "So no number is told"),
+        ("SUM", "一共退了多少钱？", "因此不给出数字"),
+        ("LIST", "Which contracts renew?", None),
+    ],
+)
+def test_what_could_not_be_computed_is_not_counted_by_a_model(
+    operation: str, question: str, answer: str | None
+) -> None:
+    class State:
+        def last_state(self, *_: object, **__: object) -> NDArray[np.float32]:
+            return np.array([3.0], np.float32)
+
+    along = {"about_all": 1.0, operation: 1.0}
+    names = ("about_all", "compares", "LIST", "COUNT", "SUM", "MAX")
+    directions = {
+        name: Direction(np.array([along.get(name, -1.0)], np.float32), 0.0) for name in names
+    }
+    asked = access(Filled([]), hits=[], stated=lambda _: Grade(0.1))
+    chooser = LogitChooser(ScriptedLLM(), Probes(State(), directions))
+    *_, last = answered(question, asked, chooser, ScriptedLLM(), str.split)
+    if answer is None:
+        assert isinstance(last, Step)
+    else:
+        assert isinstance(last, Answer)
+        assert answer in last.text
+        assert not last.grounded
+
+
 def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:
     fill = Filled([YES, NO, YES])
     llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE, CONTENTS])
