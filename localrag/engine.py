@@ -846,8 +846,6 @@ class Engine:
 
     def model_for(self, options: AskOptions) -> factory.Model:
         """The language model as it serves one call."""
-        if options.stopped is None and options.consent is None:
-            return self.model
         return self.model.for_call(options.stopped, options.consent)
 
     def _retrieve(

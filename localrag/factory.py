@@ -63,7 +63,7 @@ from localrag.library.library import Library
 from localrag.library.records import ChunkIds, EmbeddingIdentity
 from localrag.models.embeddings.base import Embedder
 from localrag.models.embeddings.joined import JoinedEmbedder, general
-from localrag.models.llms.base import LLM, AheadReader, ChoiceScorer, Options
+from localrag.models.llms.base import LLM, AheadReader, ChoiceScorer, CostMeter, Options
 from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.models.registry.store import ModelStore, default_models_dir
@@ -142,6 +142,8 @@ class Model:
     """The model as it reads for questions to come, where it keeps what it has read on disk."""
     probes: Probes | None = None
     """What is read from its states."""
+    meter: CostMeter | None = None
+    """What tells how long it takes, where it runs in this process."""
 
     @property
     def chooser(self) -> Chooser:
@@ -436,6 +438,7 @@ def make_local_model(
 
     Raises as `make_model`.
     """
+    from localrag.models.embeddings.folder import file_key
     from localrag.models.llms.llama_cpp.model import LlamaCppModel
 
     path = model_file(local.model, models)
@@ -446,6 +449,7 @@ def make_local_model(
         gpu_layers=local.gpu_layers,
         kv_type=local.kv_type,
         disk=_states_on_disk(path, library, local.kv_disk_mb),
+        pace=cache_folder() / f"{file_key(path)}-{local.gpu_layers}-{local.threads}.pace",
     )
 
 
@@ -453,18 +457,21 @@ def _in_process(
     model: LlamaCppModel, scale: Scale | None, directions: Mapping[str, Direction]
 ) -> Model:
     def view(stopped: threading.Event | None, _: Consent | None) -> Model:
-        return _in_process(model.for_call(stopped) if stopped else model, scale, directions)
+        return _in_process(model.for_call(stopped), scale, directions)
 
     ahead = model if model.keeps_on_disk else None
     probes = Probes(model, directions)
-    return Model(model, model, model.close, None, view, model.forget, scale, ahead, probes)
+    return Model(model, model, model.close, None, view, model.forget, scale, ahead, probes, model)
 
 
 def _behind_server(model: OpenAICompatibleModel, outgoing: Outgoing | None) -> Model:
     def view(stopped: threading.Event | None, consent: Consent | None) -> Model:
+        if stopped is None and consent is None:
+            return made
         return _behind_server(model.for_call(stopped, consent), outgoing)
 
-    return Model(model, None, model.close, outgoing, view)
+    made = Model(model, None, model.close, outgoing, view)
+    return made
 
 
 def calibration_key_of(settings: Settings, models: ModelStore) -> str | None:
@@ -779,6 +786,7 @@ def make_pipeline(
         reranking,
         card_of,
         partial(_reworded, settings, model.llm),
+        model.meter,
     )
     grader = make_grader(model, embedder)
     unsupported: Unsupported = "remove unchecked" if answer.strict else answer.unsupported

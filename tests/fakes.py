@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.models.embeddings.base import Progress, Vectors
+from localrag.models.llms.base import Pace, TokenUse
+from localrag.types import Message
 
 _TOKEN = re.compile(r"[a-z0-9]+|[^\W\da-z_]", re.IGNORECASE)
 
@@ -50,6 +52,16 @@ class HashEmbedder:
     def _token(self, token: str) -> NDArray[np.float32]:
         seed = int.from_bytes(hashlib.sha256(token.encode()).digest()[:8], "big")
         return _unit(seed, self.dimension)
+
+
+class ConstantMeter:
+    """A `CostMeter`: reading a prompt takes 10 s (100 tokens; 50 are kept), a reply 30 s."""
+
+    use = TokenUse(read=30, kept=50, written=10, reading=3.0, writing=1.0)
+    pace = Pace(10.0, 10.0, 300.0)
+
+    def prompt_use(self, messages: Sequence[Message], *, keep: int = 0) -> TokenUse:
+        return TokenUse(read=100, kept=50)
 
 
 @lru_cache(2**14)  # of seeds: nothing here keeps words of a document that was removed

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import ContextOverflowError
-from localrag.models.llms.base import Completion, Options
+from localrag.models.llms.base import Completion, Options, Pace, TokenUse
 from localrag.rag.grading import SUPPORT
 from localrag.tables.plan import OPERATIONS
 from localrag.types import Message
@@ -113,3 +113,54 @@ class ScriptedLLM:
         if isinstance(reply, Exception):
             raise reply
         return reply
+
+
+class MeteredLLM(ScriptedLLM):
+    """The same as a `CostMeter`: reads 100 tokens a second and writes 10, 20 for a reply.
+
+    The messages that are to be kept are not read again. Its speed is known once it is `measured`.
+    """
+
+    measured = True
+
+    def __init__(
+        self, replies: Iterable[str | Exception] = (), scores: Iterable[Mapping[str, float]] = ()
+    ) -> None:
+        super().__init__(replies, scores)
+        self.states: set[tuple[Message, ...]] = set()
+        self.begin()
+
+    def begin(self) -> None:
+        """From now on it serves another caller."""
+        self.use = TokenUse()
+        self._met: set[tuple[Message, ...]] = set()
+
+    @property
+    def pace(self) -> Pace | None:
+        return Pace(100.0, 10.0, 20.0) if self.measured else None
+
+    def prompt_use(self, messages: Sequence[Message], *, keep: int = 0) -> TokenUse:
+        prefix = tuple(messages[:keep])
+        kept = self.count_prompt_tokens(prefix) if prefix in self.states else 0
+        return TokenUse(read=self.count_prompt_tokens(messages) - kept, kept=kept)
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> NDArray[np.float64]:
+        self._read(messages, keep)
+        return super().score_choices(messages, choices, keep=keep)
+
+    def _next(self, messages: Sequence[Message], options: Options) -> str:
+        self._read(messages, options.keep)
+        text = super()._next(messages, options)
+        written = self.count_tokens(text)
+        self.use += TokenUse(written=written, writing=written / 10)
+        return text
+
+    def _read(self, messages: Sequence[Message], keep: int) -> None:
+        use = self.prompt_use(messages, keep=keep)
+        prefix = tuple(messages[:keep])
+        kept = 0 if prefix in self._met else use.kept
+        self.use += TokenUse(read=use.read, kept=kept, reading=use.read / 100)
+        self._met.add(prefix)
+        self.states.add(prefix)

@@ -219,7 +219,7 @@ def test_a_stop_ends_one_call_and_no_other(engine: Engine) -> None:
     assert set(calls) == {(stopped, consent)}
     calls.clear()
     asked(engine, ENGLISH, AskOptions())
-    assert calls == []
+    assert set(calls) == {(None, None)}, "what it takes is counted by itself, and nothing stops it"
 
 
 @pytest.mark.parametrize(("computed", "told"), [(False, True), (None, False)])

@@ -63,7 +63,9 @@ class EvaluatedEngine(Engine):
             self._cached = CachedModel(model.llm, model.scorer, fingerprint, self._cache, reader)
         cached = self._cached
         probes = model.probes and replace(model.probes, reader=cached)
-        return replace(model, llm=cached, scorer=cached if model.scorer else None, probes=probes)
+        scorer = cached if model.scorer else None
+        # What is remembered costs nothing, so there is no telling how long the model would take.
+        return replace(model, llm=cached, scorer=scorer, probes=probes, view=None, meter=None)
 
     @property
     def saved(self) -> float:

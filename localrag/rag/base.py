@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from localrag.errors import UsageError
 from localrag.models.embeddings.base import Embedder
-from localrag.models.llms.base import LLM, Options
+from localrag.models.llms.base import LLM, CostMeter, Options
 from localrag.prompts.own import Wording
 from localrag.rag.citations import Attributor, PlaceOf, Tokenize
 from localrag.rag.question_words import Asked
@@ -69,6 +69,8 @@ class Toolkit:
     """What the document of a passage is, with its date as far as that is known."""
     reword: Reword = lambda *_: []
     """Other wordings of a question, for a second search."""
+    meter: CostMeter | None = None
+    """What tells how long the model takes; None where nobody knows."""
     _asked: dict[str, Asked] = field(default_factory=dict, init=False, repr=False)
 
     def asked(self, question: str) -> Asked:

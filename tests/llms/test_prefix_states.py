@@ -94,6 +94,22 @@ def test_a_restored_prefix_gives_the_same_probabilities_bit_by_bit(model: LlamaC
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
+def test_what_a_prompt_takes_is_known_before_it_is_read(model: LlamaCppModel) -> None:
+    model._context.reset()
+    model._context._states.clear()
+    for again in (False, True):
+        for passage in PASSAGES:
+            caller, messages = model.for_call(None), chat(passage, "Is it lit?")
+            before = caller.prompt_use(messages, keep=1)
+            caller.score_choices(messages, CHOICES, keep=1)
+            assert (caller.use.read, caller.use.kept) == (before.read, before.kept)
+            assert caller.use.reading > 0
+            assert before.read < BATCH or not again
+            caller.last_state(messages, keep=1)
+            assert caller.use.kept == before.kept, "what it has read itself was not kept before"
+
+
+@pytest.mark.models("smollm2-135m-instruct-q4")
 def test_other_calls_in_between_and_calls_without_keep_agree_with_themselves(
     model: LlamaCppModel,
 ) -> None:

@@ -96,6 +96,63 @@ class StateReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class TokenUse:
+    """What calls of a model took: tokens and seconds.
+
+    Of prompts, `read` tokens were read in `reading` seconds, and `kept` need not be, as what the
+    model made of them was there before; `written` tokens of replies took `writing` seconds.
+    """
+
+    read: int = 0
+    kept: int = 0
+    written: int = 0
+    reading: float = 0.0
+    writing: float = 0.0
+
+    def __add__(self, other: TokenUse) -> TokenUse:
+        return TokenUse(
+            self.read + other.read,
+            self.kept + other.kept,
+            self.written + other.written,
+            self.reading + other.reading,
+            self.writing + other.writing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Tokens per second when reading (prefill) and writing (decode), and tokens of a usual reply.
+
+    As calls on this machine have shown it.
+    """
+
+    prefill: float
+    decode: float
+    reply: float
+
+
+class CostMeter(Protocol):
+    """Tells what the calls of one caller have taken, and what a prompt would take."""
+
+    @property
+    def use(self) -> TokenUse:
+        """What they have taken so far."""
+        ...
+
+    @property
+    def pace(self) -> Pace | None:
+        """How fast the model is here; None while that has not been measured."""
+        ...
+
+    def prompt_use(self, messages: Sequence[Message], *, keep: int = 0) -> TokenUse:
+        """Tokens that would be read of this prompt now, and those that are kept; no seconds.
+
+        `keep` as in `ChoiceScorer`.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class ReadAhead:
     """What became of a prefix that nobody has asked about yet: tokens read, bytes kept.
 

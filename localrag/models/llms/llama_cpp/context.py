@@ -16,6 +16,7 @@ import ctypes
 import os
 import re
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import BackendError, StoppedError, UsageError
+from localrag.models.llms.base import TokenUse
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.decoding import STOPPED, Decoder, StopSign
 from localrag.models.llms.llama_cpp.gguf import check_gguf
@@ -134,6 +136,8 @@ class LlamaContext:
         self._ends: list[int] = []  # where each batch that was read ended
         self._fresh = False
         self._states = states
+        self.use = TokenUse()
+        """What was read and written since the last `begin`."""
         self._bytes_per_token = 0.0
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
         self.width = int(c.llama_model_n_embd(model))
@@ -245,19 +249,13 @@ class LlamaContext:
         of the first `keep` tokens is remembered, and restored where the cache holds less of
         them; it goes to `remember` with them where that is given.
         """
+        started = time.perf_counter()
         ends = _batch_ends(len(tokens), keep, self._batch_size)
-        common = 0
-        for ours, theirs in zip(self._cached, tokens, strict=False):
-            if ours != theirs:
-                break
-            common += 1
+        common = self._common(tokens)
         if self._fresh and common == len(tokens) == len(self._cached) and ends == self._ends:
+            self.use += TokenUse(kept=common)
             return 0
-        whole = 0  # batches; the last one is read again for its logits
-        for ours, theirs in zip(self._ends, ends[:-1], strict=False):
-            if ours != theirs or theirs > common:
-                break
-            whole += 1
+        whole = self._whole(ends, common)
         held = ends[whole - 1] if whole else 0
         if held < keep and self._restore(tokens[:keep]):
             held, whole = keep, ends.index(keep) + 1
@@ -280,7 +278,31 @@ class LlamaContext:
             if end == keep:
                 self._remember(tokens[:keep], remember or self._states.put)
         self._fresh = True
-        return len(tokens) - held
+        read = len(tokens) - held
+        self.use += TokenUse(read=read, kept=held, reading=time.perf_counter() - started)
+        return read
+
+    def unread(self, tokens: Sequence[int], *, keep: int = 0) -> int:
+        """How many tokens `read` would read now. May be asked while another thread reads."""
+        ends = _batch_ends(len(tokens), keep, self._batch_size)
+        whole = self._whole(ends, self._common(tokens))
+        held = ends[whole - 1] if whole else 0
+        return len(tokens) - (keep if held < keep and self._states.has(tokens[:keep]) else held)
+
+    def _common(self, tokens: Sequence[int]) -> int:
+        """How many of the first tokens the cache holds."""
+        pairs = enumerate(zip(self._cached, tokens, strict=False))
+        differs = (at for at, (ours, theirs) in pairs if ours != theirs)
+        return next(differs, min(len(self._cached), len(tokens)))
+
+    def _whole(self, ends: Sequence[int], common: int) -> int:
+        """How many batches of a prompt the cache holds; the last is read again for its logits."""
+        whole = 0
+        for ours, theirs in zip(self._ends, ends[:-1], strict=False):
+            if ours != theirs or theirs > common:
+                break
+            whole += 1
+        return whole
 
     @property
     def states(self) -> PrefixStates:
@@ -317,7 +339,12 @@ class LlamaContext:
         return True
 
     def append(self, token: int) -> None:
-        """Read one more token."""
+        """Read one more token, which the model has written."""
+        started = time.perf_counter()
+        self._append(token)
+        self.use += TokenUse(written=1, writing=time.perf_counter() - started)
+
+    def _append(self, token: int) -> None:
         self._fresh = False
         self._decode([(token, len(self._cached), 0, True)])
         self._cached.append(token)
@@ -336,9 +363,11 @@ class LlamaContext:
         each: so the last one is read by itself.
         """
         self.read(tokens[:-1], keep=keep)
+        started = time.perf_counter()
         self._c.llama_set_embeddings(self._context, True)
         try:
-            self.append(tokens[-1])
+            self._append(tokens[-1])
+            self.use += TokenUse(read=1, reading=time.perf_counter() - started)
             pointer = self._c.llama_get_embeddings_ith(self._context, -1)
             if not pointer:
                 raise BackendError("llama.cpp shows no states of this model.")
@@ -394,6 +423,7 @@ class LlamaContext:
 
     def begin(self, stopped: threading.Event) -> None:
         """A new call, which raises `StoppedError` once `stopped` is set, from any thread."""
+        self.use = TokenUse()
         self._stop.begin(stopped)
 
     # -- sampling -----------------------------------------------------------------

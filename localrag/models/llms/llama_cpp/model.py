@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -26,7 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import ContextOverflowError, UsageError
-from localrag.models.llms.base import Completion, Options, ReadAhead, check_stopped
+from localrag.models.llms.base import (
+    Completion,
+    Options,
+    Pace,
+    ReadAhead,
+    TokenUse,
+    check_stopped,
+)
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.chat_template import ChatTemplate, Prompt
 from localrag.models.llms.llama_cpp.context import (
@@ -35,6 +42,7 @@ from localrag.models.llms.llama_cpp.context import (
     LlamaContext,
     OffloadReport,
 )
+from localrag.models.llms.llama_cpp.pace import PaceRecord
 from localrag.models.llms.llama_cpp.prefix_states import PrefixStates, key_of
 from localrag.models.llms.llama_cpp.state_files import StateFiles
 from localrag.models.llms.reply_text import ReplyText
@@ -76,15 +84,15 @@ class StatesOnDisk:
 
 
 class LlamaCppModel:
-    """An instruct model in GGUF: an `LLM`, a `ChoiceScorer` and a `StateReader`.
+    """An instruct model in GGUF: an `LLM`, `ChoiceScorer`, `StateReader` and `CostMeter`.
 
     `context_window` is capped by what the model was trained for. `threads` None
     takes the physical cores that this process may use for decode and all logical
     ones for prefill. `gpu_layers` -1 puts all layers on a GPU where llama.cpp was
     built for one and sees it. `kv_type` "q8_0" halves the memory of the KV cache.
     `kept_bytes` bounds the memory for the states of prefixes that come back (`keep`), `disk`
-    says where they outlive the process, if anywhere. Raises `ModelNotFoundError`,
-    `ModelCorruptError` or `BackendError`.
+    says where they outlive the process, if anywhere. How fast it is here is kept in the file
+    `pace`. Raises `ModelNotFoundError`, `ModelCorruptError` or `BackendError`.
     """
 
     def __init__(
@@ -97,6 +105,7 @@ class LlamaCppModel:
         kv_type: KVType = "f16",
         kept_bytes: int = KEPT_BYTES,
         disk: StatesOnDisk | None = None,
+        pace: Path | None = None,
     ) -> None:
         decode_threads, prefill_threads = (threads, threads) if threads else _threads()
         self.name = path.stem
@@ -126,11 +135,14 @@ class LlamaCppModel:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._forgetting = threading.Event()
+        self._pace = PaceRecord(pace)
+        self._use, self._met = TokenUse(), set[int]()
 
     def close(self) -> None:
         """Free the memory; the model cannot be used afterwards."""
         with self._lock:
             self._context.close()
+            self._pace.save()
 
     def forget(self) -> None:
         """Keep nothing of what was read in memory; the call under way does so as it ends."""
@@ -146,30 +158,59 @@ class LlamaCppModel:
             self._forgetting.clear()
             self._context.forget()
 
-    def for_call(self, stopped: threading.Event) -> Self:
+    def for_call(self, stopped: threading.Event | None) -> Self:
         """The same model, whose calls raise `StoppedError` once `stopped` is set, by any thread.
 
         On a CPU this takes milliseconds, also while a prompt is being read or another call is
-        waited for.
+        waited for. Its `use` is that of its own calls.
         """
         view = copy(self)
-        view._stopped = stopped
+        view._stopped = stopped or self._stopped
+        view._use, view._met = TokenUse(), set()
         return view
 
+    @property
+    def use(self) -> TokenUse:
+        """As `CostMeter` has it."""
+        return self._use
+
+    @property
+    def pace(self) -> Pace | None:
+        """As `CostMeter` has it."""
+        return self._pace.pace
+
+    def prompt_use(self, messages: Sequence[Message], *, keep: int = 0) -> TokenUse:
+        """As `CostMeter` has it. Waits for no other call."""
+        tokens = self._prompt(messages, thoughts=False).tokens
+        prefix = self._prefix_length(messages, keep, tokens) if keep else 0
+        unread = self._context.unread(tokens, keep=prefix)
+        return TokenUse(read=unread, kept=len(tokens) - unread)
+
     @contextmanager
-    def _turn(self) -> Iterator[LlamaContext]:
-        """The context, for one call at a time."""
+    def _turn(self, prefix: Sequence[int] = ()) -> Iterator[LlamaContext]:
+        """The context, for one call at a time; `prefix` comes back with other calls."""
         while not self._lock.acquire(timeout=0.1):
             check_stopped(self._stopped)
         try:
             check_stopped(self._stopped)
             self._context.begin(self._stopped)
-            yield self._context
+            try:
+                yield self._context
+            finally:
+                self._count(self._context.use, prefix)
         finally:
             try:
                 self._forget_if_asked()
             finally:
                 self._lock.release()
+
+    def _count(self, use: TokenUse, prefix: Sequence[int]) -> None:
+        self._pace.add(use)
+        key = hash(tuple(prefix))
+        if not prefix or key in self._met:  # else it is kept since this caller has read it
+            use = replace(use, kept=0)
+        self._met.add(key)
+        self._use += use
 
     def __enter__(self) -> Self:
         return self
@@ -202,7 +243,11 @@ class LlamaCppModel:
 
         Whether the prompt fits is checked at once, before the first piece is asked for.
         """
-        return _Generation(self, messages, options).pieces()
+        return self._streamed(_Generation(self, messages, options))
+
+    def _streamed(self, reply: _Generation) -> Iterator[str]:
+        yield from reply.pieces()
+        self._pace.add_reply(reply.written)
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -225,7 +270,7 @@ class LlamaCppModel:
             raise UsageError("A choice may have at most {limit} tokens.", limit=BATCH)
         self._check_window(len(tokens), max(map(len, paths)))
         branches = sorted({path[:length] for path in paths for length in range(1, len(path))})
-        with self._turn() as context:
+        with self._turn(tokens[:prefix]) as context:
             context.read(tokens, keep=prefix)
             logits = [context.logits(), *context.branch_logits(branches)]
         log_probabilities = dict(zip([(), *branches], map(_log_softmax, logits), strict=True))
@@ -246,7 +291,7 @@ class LlamaCppModel:
         tokens = self._prompt(messages, thoughts=False).tokens
         prefix = self._prefix_length(messages, keep, tokens) if keep else 0
         self._check_window(len(tokens), 1)
-        with self._turn() as context:
+        with self._turn(tokens[:prefix]) as context:
             return context.last_state(tokens, keep=prefix)
 
     @property
@@ -380,7 +425,7 @@ class _Generation:
         text = ReplyText(thinking=self.prompt.thinking)
         grammar = None if options.schema is None else _grammar(options.schema)
         with (
-            model._turn() as context,
+            model._turn(self.prompt.tokens[: self._keep]) as context,
             context.sampler(options.temperature, options.seed, grammar) as pick,
         ):
             self.read = context.read(self.prompt.tokens, keep=self._keep)

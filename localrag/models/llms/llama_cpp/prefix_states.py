@@ -38,6 +38,11 @@ class PrefixStates:
             self._hold(key, state)
         return state
 
+    def has(self, prefix: Sequence[int]) -> bool:
+        """Whether there is such a state, sound or not."""
+        key = key_of(prefix)
+        return key in self._states or (self._files is not None and self._files.has(key))
+
     def put(self, prefix: Sequence[int], state: Any) -> None:
         """Keep a state; the longest unused ones make room."""
         key = key_of(prefix)
