@@ -256,7 +256,7 @@ StepKind = Literal[
     "scope",  # all: whether a question is about all
     "plan",  # files: whose rows a question about all means, or the documents to ask
     "columns",  # questions: that are put to each document
-    "cell",  # file, state; left: cells still to be read
+    "cell",  # file, state; left: cells still to be read; to_come: seconds that these take
     "compute",  # sure, sql, doubt
     "filter",  # allowed, total: passages
     "private",  # left_out: passages that a hosted model may not read
@@ -282,6 +282,8 @@ StepKind = Literal[
     "choose",  # answer: its number, from 1
     "budget",  # skipped: "passages", "answers", "sentences", "utility" or "answer"; count
     "instructions",  # left_out: sentences that steered a first answer
+    "cost",  # in seconds: read, written, kept: that need not be read; before passages are read
+    # also least and most: to come, and budget: what is left of it
 ]
 """What a step did, with the names of its values. A grade that could not be read has `unread`."""
 

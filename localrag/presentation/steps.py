@@ -62,6 +62,15 @@ _SKIPPED = {
     "answer": "no time was left to write an answer",
 }
 
+_COST = {
+    "read": "{read:.1f} s read",
+    "kept": "{kept:.1f} s kept",
+    "written": "{written:.1f} s written",
+    "least": "about {least} to {most} s to come",
+    "most": "about {most} s to come",
+    "budget": "the budget leaves {budget:.0f} s",
+}
+
 _UNREAD = {
     "retrieval decision": "the reply could not be read, so the documents are searched",
     "relevance": "the reply could not be read, so the similarity was used",
@@ -214,13 +223,27 @@ def _decision(step: Step, say: Say) -> str:
             return say(rating)
         case "budget":
             return say(_SKIPPED[str(values["skipped"])], **values)
+        case "cost":
+            return _cost(step, say)
     if step.kind == "cell":
         values = {
             **values,
             "state": say(_STATES[str(values["state"])]),
             "file": shown_name(str(values.get("file", _UNNAMED))),
         }
-    return say(_DECISIONS[step.kind], **values)
+    text = say(_DECISIONS[step.kind], **values)
+    if "to_come" in values:
+        text = say("{text}, about {to_come:.0f} s to come", text=text, to_come=values["to_come"])
+    return text
+
+
+def _cost(step: Step, say: Say) -> str:
+    values, names = dict(step.values), ["read", "kept", "written"]
+    if "most" in values:
+        least, most = (max(1, round(float(str(values[name])))) for name in ("least", "most"))
+        names = ["read", "kept", "most" if least == most else "least", "budget"]
+        values |= {"least": least, "most": most}
+    return say(", ").join(say(_COST[name], **values) for name in names if name in values)
 
 
 def _few(names: Plain, say: Say) -> str:

@@ -1,10 +1,13 @@
-"""A time budget: what still fits, judged by how long such a step took before."""
+"""A time budget: what still fits, judged by how long such a step took; and what was spent."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
+
+from localrag.models.llms.base import CostMeter
+from localrag.types import Plain
 
 Clock = Callable[[], float]
 
@@ -50,3 +53,10 @@ class Budget:
     def is_down_to(self, share: float) -> bool:
         """Whether no more than this share of the budget is left."""
         return not math.isinf(self._seconds) and self.seconds_left <= share * self._seconds
+
+
+def seconds_spent(meter: CostMeter) -> dict[str, Plain]:
+    """Seconds of reading and writing so far, and of reading that was spared (`kept`), if known."""
+    use, pace = meter.use, meter.pace
+    spent: dict[str, Plain] = {"read": round(use.reading, 1), "written": round(use.writing, 1)}
+    return spent if pace is None else {**spent, "kept": round(use.kept / pace.prefill, 1)}

@@ -121,14 +121,14 @@ class Grader:
         Of a single one it is read from the model's state, where that was probed.
         """
         if len(reading.chunks) == 1:
-            messages = reading.messages(_relevance_task(question, reading))
+            messages = relevance_prompt(question, reading)
             if probed := self._chooser.probe(("relevance",), messages, keep=1):
                 return Grade(PROBE_CURVE.grade(probed[0]), probability=probed[0])
         return self.own_relevance(question, reading)
 
     def own_relevance(self, question: str, reading: Reading) -> Grade:
         """The same as the model itself says."""
-        messages = reading.messages(_relevance_task(question, reading))
+        messages = relevance_prompt(question, reading)
         choice = self._chooser.choose(messages, YES_NO[reading.language], keep=1)
         if not choice.read:
             similarity = min(max(self._similarity(question, reading.chunks[0]), 0.0), 1.0)
@@ -212,8 +212,9 @@ class Grader:
         return Grade(value, probability=probability)
 
 
-def _relevance_task(question: str, reading: Reading) -> str:
-    return render("relevance", reading.language, question=question.strip())
+def relevance_prompt(question: str, reading: Reading) -> list[Message]:
+    """What asks whether passages hold the answer; the first message is kept."""
+    return reading.messages(render("relevance", reading.language, question=question.strip()))
 
 
 def _supported(choice: Choice, language: LanguageCode) -> Grade:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from localrag.languages import LanguageCode
 from localrag.rag.base import Piece, Toolkit, check_question
 from localrag.rag.both_sides import ConflictReporter
-from localrag.rag.budget import Budget
+from localrag.rag.budget import Budget, seconds_spent
 from localrag.rag.citations import Attributor
 from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grade, Grader
@@ -132,6 +132,8 @@ class Pipeline:
         budget = Budget(self.budget)
         run = AnswerRun(question, self.tools, self.grader, self.unsupported, budget, trace)
         yield from run.through(self.stages)
+        if self.tools.meter is not None:
+            yield Step("cost", seconds_spent(self.tools.meter), None, 0.0)
         yield run.answer
 
 

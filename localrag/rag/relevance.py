@@ -24,7 +24,7 @@ from localrag.types import ScoredChunk
 
 MENTIONED = 0.25
 """Mean grade of the words that a passage lacks from which on it speaks of what is asked."""
-_MOST_WORDS = 5
+MOST_WORDS = 5
 """Words that are asked about, half a second each."""
 _SIMILAR = 0.2
 """Cosine from which on a passage may be about what is asked, in whatever words."""
@@ -59,7 +59,7 @@ def graded(
 
 def mentioned(grader: Grader, words: Sequence[str], reading: Reading) -> float:
     """How far passages speak of words that they lack: the mean grade of the first; 1 for none."""
-    return fmean([grader.mentions(word, reading) for word in words[:_MOST_WORDS]] or [1.0])
+    return fmean([grader.mentions(word, reading) for word in words[:MOST_WORDS]] or [1.0])
 
 
 def is_tied(passages: Sequence[ScoredChunk], number: int) -> bool:

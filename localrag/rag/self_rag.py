@@ -13,6 +13,7 @@ from localrag.rag.stages.compare import compare
 from localrag.rag.stages.complete import complete
 from localrag.rag.stages.draft import AnswerDrafter
 from localrag.rag.stages.find import find
+from localrag.rag.stages.foresee import CostForecast
 from localrag.rag.stages.grade import SelfRAGOptions
 from localrag.rag.stages.show import show
 from localrag.rag.stages.understand import RetrievalDecision
@@ -21,4 +22,5 @@ from localrag.rag.stages.understand import RetrievalDecision
 def self_rag(options: SelfRAGOptions) -> tuple[AnswerStage, ...]:
     """Grades passages and drafts. An answer from documents comes in one piece, once graded."""
     understand = RetrievalDecision(options.min_retrieval, options.strict)
-    return understand, find, AnswerDrafter(options), compare, show, complete
+    foresee = CostForecast(answers=2, checks=2)
+    return understand, find, foresee, AnswerDrafter(options), compare, show, complete

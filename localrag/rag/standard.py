@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from localrag.rag.pipeline import AnswerStage
-from localrag.rag.reading import Bounds
+from localrag.rag.reading import MOST_ALONE, Bounds
 from localrag.rag.stages.check import check
 from localrag.rag.stages.compare import compare
 from localrag.rag.stages.complete import complete
 from localrag.rag.stages.find import find
+from localrag.rag.stages.foresee import CostForecast
 from localrag.rag.stages.read import EvidenceReader
 from localrag.rag.stages.write import write
 
@@ -17,4 +18,5 @@ def standard_rag(bounds: Bounds) -> tuple[AnswerStage, ...]:
 
     An answer comes as it is written, or once it has been checked, where something is to be removed.
     """
-    return find, EvidenceReader(bounds), compare, write, check, complete
+    foresee = CostForecast(MOST_ALONE)
+    return find, foresee, EvidenceReader(bounds), compare, write, check, complete

@@ -53,9 +53,10 @@ def told_not_found(
 
 
 def told_step(step: Step, language: InterfaceLanguage) -> dict[str, Any]:
-    """A step in words."""
+    """A step in words, and in numbers what the page counts down."""
     said = {"name": step_name(step.kind, language), "said": scored(step, language)}
-    return {"kind": step.kind, **said, "seconds": step.seconds}
+    numbers = {"values": plain(step.values)} if step.kind == "cost" else {}
+    return {"kind": step.kind, **said, "seconds": step.seconds, **numbers}
 
 
 def passages(hits: Sequence[ScoredChunk], language: InterfaceLanguage) -> list[dict[str, Any]]:

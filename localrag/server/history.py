@@ -178,7 +178,7 @@ _GRADE = ("calibrated", "probability", "lacks", "part", "unread")
 _KEPT_VALUES: Mapping[StepKind, Collection[str]] = {
     "scope": ("all",),
     "columns": ("questions",),
-    "cell": ("state", "left"),
+    "cell": ("state", "left", "to_come"),
     "compute": ("sure", "doubt"),
     "filter": ("allowed", "total"),
     "private": ("left_out",),
@@ -203,6 +203,7 @@ _KEPT_VALUES: Mapping[StepKind, Collection[str]] = {
     "choose": ("answer",),
     "budget": ("skipped", "count"),
     "instructions": ("left_out",),
+    "cost": ("read", "written", "kept", "least", "most", "budget"),
 }
 """Values of steps that are kept: numbers, grades, and texts that come from the question alone.
 

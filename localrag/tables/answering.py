@@ -27,12 +27,12 @@ from localrag.tables.comparison import Ask
 from localrag.tables.documents import short_name
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
-from localrag.tables.records import Cell, CellDone, Column, Event, Table
+from localrag.tables.records import Cell, CellDone, CellSteps, Column, Event, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of
 from localrag.tables.values import in_days, separated
 from localrag.text.figures import counts_asked
 from localrag.text.language import answer_language
-from localrag.types import Answer, Basis, Citation, Cited, Plain, ScoredChunk, Statement, Step
+from localrag.types import Answer, Basis, Citation, Cited, ScoredChunk, Statement, Step
 
 HITS = 30
 """Passages of a search whose files say which rows a question may mean."""
@@ -288,16 +288,14 @@ def _filled(
     if not wanted:
         return None
     table: Table | None = None
-    began = time.perf_counter()
+    steps, began = CellSteps(), time.perf_counter()
     for event in access.fill(group.documents, wanted):
         if isinstance(event, CellDone):
             seconds, began = time.perf_counter() - began, time.perf_counter()
-            values: dict[str, Plain] = {
-                "file": access.name(event.source),
-                "state": event.cell.state,
-                "left": event.left,
-            }
-            yield Step("cell", values, event.cell.confidence, seconds)
+            name, cell = access.name(event.source), event.cell
+            yield steps.step(
+                name, cell.state, event.left, cell.confidence, seconds, kept=event.kept
+            )
         elif isinstance(event, Table):
             table = event
     return table

@@ -26,7 +26,7 @@ from localrag.prompts import render, with_examples
 from localrag.rag.base import timed
 from localrag.rag.refusals import refuses
 from localrag.tables.documents import LONGEST_COLUMN, short_name
-from localrag.tables.records import ColumnKind, Reply, Value
+from localrag.tables.records import CellSteps, ColumnKind, Reply, Value
 from localrag.tables.values import in_days, separated, value_in
 from localrag.text.figures import figures_not_in
 from localrag.text.instructions import may_steer
@@ -137,7 +137,7 @@ def compared(
             (titles[source] or short_name(source), source, questions[0])
             for source in sources[:MOST_DOCUMENTS]
         ]
-    sides, texts = list[ComparedSide](), list[str]()
+    sides, texts, steps = list[ComparedSide](), list[str](), CellSteps()
     for number, (name, source, text) in enumerate(asked, 1):
         began = time.perf_counter()
         reply = ask(text, source)
@@ -145,13 +145,10 @@ def compared(
         if stated:
             sides.append(ComparedSide(name, reply))
             texts.append(text)
-        yield Step(
-            "cell",
-            {
-                "file": name_of(source) if source else text,
-                "state": "found" if stated else "not stated",
-                "left": len(asked) - number,
-            },
+        yield steps.step(
+            name_of(source) if source else text,
+            "found" if stated else "not stated",
+            len(asked) - number,
             reply.confidence,
             time.perf_counter() - began,
         )

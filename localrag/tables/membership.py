@@ -19,10 +19,10 @@ from localrag.models.llms.choices import Chooser, choose_by_examples
 from localrag.prompts import YES_NO, render, with_examples
 from localrag.rag.base import timed
 from localrag.rag.grading import Reading
-from localrag.tables.records import NOT_READ, Cell, Column, Row, Table, Value
+from localrag.tables.records import NOT_READ, Cell, CellState, CellSteps, Column, Row, Table, Value
 from localrag.tables.whether import unsteered
 from localrag.text.language import answer_language
-from localrag.types import Citation, Plain, ScoredChunk, Step
+from localrag.types import Citation, ScoredChunk, Step
 
 SECTIONS = 2
 """Sections of a document that are read, those that a search for the question brings."""
@@ -115,16 +115,15 @@ def table(
 
     Raises `GenerationError` from the model.
     """
-    degrees = []
+    degrees, steps = [], CellSteps()
     for number, document in enumerate(documents, 1):
         source = document.sources[0]
         ask = partial(belongs, question, document, sections(question, source), chooser, quote)
         degree, seconds = timed(ask)
         degrees.append(degree)
         left = len(documents) - number
-        state = "found" if degree.is_read else "not read"
-        values: dict[str, Plain] = {"file": name(source), "state": state, "left": left}
-        yield Step("cell", values, 1.0 / (1.0 + math.exp(-degree.odds)), seconds)
+        state: CellState = "found" if degree.is_read else "not read"
+        yield steps.step(name(source), state, left, 1.0 / (1.0 + math.exp(-degree.odds)), seconds)
     chosen = members(degrees)
     if chosen is None:
         return None

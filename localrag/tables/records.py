@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Literal, get_args
 
 from localrag.library.records import NotKept
-from localrag.types import Citation
+from localrag.types import Citation, Plain, Step
 
 CellState = Literal[
     "found",  # the document states it, and the value stands in what is quoted
@@ -199,6 +200,34 @@ class CellDone:
 
 
 Event = Begun | CellDone | NotKept | Table
+
+
+class CellSteps:
+    """Makes the steps of an answer for cells that are read one after the other.
+
+    The seconds to come are those of the cells left, if these take as long as the ones before.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: list[float] = []
+
+    def step(
+        self,
+        file: str,
+        state: CellState,
+        left: int,
+        score: float | None,
+        seconds: float,
+        *,
+        kept: bool = False,
+    ) -> Step:
+        """The step of a cell that took so many seconds, or was `kept`; `left` are to be read."""
+        values: dict[str, Plain] = {"file": file, "state": state, "left": left}
+        if not kept:
+            self._seconds.append(seconds)
+        if left and self._seconds:
+            values["to_come"] = round(left * fmean(self._seconds), 1)
+        return Step("cell", values, score, seconds)
 
 
 def completeness(cells: Sequence[Cell]) -> Completeness:

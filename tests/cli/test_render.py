@@ -226,6 +226,30 @@ def shown(printed: Console) -> str:
             "no time was left to write an answer",
             "时间预算|时间已用完，没有作答",
         ),
+        (
+            "cost",
+            {"read": 0.0, "written": 0.0, "kept": 8.2, "least": 2.4, "most": 6.3},
+            "0.0 s read, 8.2 s kept, about 2 to 6 s to come",
+            "耗时|阅读 0.0 秒、读过而省去 8.2 秒、预计还需 2 至 6 秒",
+        ),
+        (
+            "cost",
+            {"read": 1.0, "written": 0.0, "kept": 0.0, "least": 12.2, "most": 12.2, "budget": 5.0},
+            "1.0 s read, 0.0 s kept, about 12 s to come, the budget leaves 5 s",
+            "耗时|阅读 1.0 秒、读过而省去 0.0 秒、预计还需 12 秒、时间预算还剩 5 秒",
+        ),
+        (
+            "cost",
+            {"read": 3.0, "written": 2.5, "kept": 8.0},
+            "3.0 s read, 8.0 s kept, 2.5 s written",
+            "耗时|阅读 3.0 秒、读过而省去 8.0 秒、撰写 2.5 秒",
+        ),
+        (
+            "cell",
+            {"file": "/a/b.md", "state": "found", "left": 3, "to_come": 12.4},
+            "b.md: found, 3 left, about 12 s to come",
+            "单元格|b.md：已找到，还剩3个，预计还需 12 秒",
+        ),
     ],
 )
 def test_a_trace_is_chinese_for_a_person_and_english_in_json(
