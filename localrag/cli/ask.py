@@ -88,7 +88,7 @@ def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool)
     from localrag.cli.decisions import Decisions
     from localrag.cli.render import print_evidence, print_left_out, print_trace
     from localrag.presentation.answers import marked_text
-    from localrag.presentation.steps import note_text
+    from localrag.presentation.steps import note_text, step_line
     from localrag.types import Answer, Note
 
     began = time.monotonic()
@@ -102,6 +102,8 @@ def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool)
             left_out.extend(step.left_out)
             if graded:
                 decisions.heard(step)
+            elif "most" in step.values:
+                note(step_line(step))
 
         note_tr("Reading …")
         for piece in rag.stream(question, on_step=heard, **asked):

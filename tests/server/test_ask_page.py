@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakes import ConstantMeter
 from playwright.sync_api import Browser, expect
 from server.in_browser import Open, drop, violations
 
@@ -32,6 +36,28 @@ def test_each_sentence_is_marked_and_a_click_opens_its_page(opened: Open) -> Non
     expect(at.page.locator(".viewer mark")).to_have_text("It has two hundred orchids.")
     expect(sentences.nth(1)).to_have_class("sentence supported cited open")
     at.is_accessible()
+
+
+def test_the_seconds_to_come_are_counted_down_while_it_reads(opened: Open) -> None:
+    at = opened()
+    engine = at.served.engine
+    engine._model = replace(engine.model, view=None, meter=ConstantMeter())
+    at.served.llm.held = threading.Event()
+    at.ask(QUESTION)
+    state, shown = (
+        at.page.locator(".state.writing"),
+        re.compile(r"kept, about (\d+) to \d+ s to come"),
+    )
+    expect(state).to_contain_text(shown)
+    first = shown.search(state.inner_text())
+    assert first is not None
+    expect(state).not_to_contain_text(first.group(0))
+    later = shown.search(state.inner_text())
+    assert later is not None
+    assert int(later.group(1)) < int(first.group(1))
+    at.served.llm.held.set()
+    expect(at.page.locator(".answer .sentence")).to_have_count(1)
+    assert at.wrong == []
 
 
 def test_what_was_not_checked_says_so_where_it_is_copied_or_saved(opened: Open) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.client import HTTPConnection
 
 import httpx
+from fakes import ConstantMeter
 from httpx_sse import connect_sse
 from server.conftest import GARDEN, LONG, LONG_PAUSE, TOKEN, Served, expect_line
 
@@ -59,6 +61,19 @@ def test_steps_are_said_in_the_reader_s_language(served: Served) -> None:
     with served.client(**{"accept-language": "zh-CN,zh;q=0.9,en;q=0.8"}) as http:
         steps = [said for kind, said in events(http) if kind == "step"]
     assert any(said["kind"] == "retrieve" and said["name"] == "检索" for said in steps)
+
+
+def test_what_an_answer_costs_comes_in_numbers_before_it(served: Served) -> None:
+    served.engine._model = replace(served.engine.model, view=None, meter=ConstantMeter())
+    with served.client() as http:
+        told = list(events(http))
+    kinds = [said.get("kind", kind) for kind, said in told]
+    assert kinds.index("cost") < kinds.index("relevance") < kinds.index("text")
+    before, after = (said["values"] for _, said in told if said.get("kind") == "cost")
+    assert isinstance(before, dict)
+    assert before["kept"] == 10.0  # of both passages
+    assert 40.0 < before["least"] < before["least"] + 10.0 == before["most"]
+    assert after == {"read": 3.0, "written": 1.0, "kept": 5.0}
 
 
 def test_who_waits_is_told_where_in_the_line(served: Served) -> None:

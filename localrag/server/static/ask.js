@@ -6,7 +6,7 @@ import { useKeys } from "./keys.js";
 import { Turn } from "./turn.js";
 
 let last = 0;
-const fresh = (asked) => ({ id: (last += 1), asked, passages: null, steps: [], text: "", answer: null, waiting: null, loading: false, error: "", stopped: false, unkept: "" });
+const fresh = (asked) => ({ id: (last += 1), asked, passages: null, steps: [], cost: null, text: "", answer: null, waiting: null, loading: false, error: "", stopped: false, unkept: "" });
 const told = ({ asked, answer }) => ({ ...fresh(asked), answer, passages: answer.contexts, steps: answer.steps });
 
 // As what is kept in the library: on what it cites, and where a sentence cites nothing on all that was read.
@@ -70,7 +70,7 @@ export function Ask({ say, language, library, show, view, empty, preset, shown, 
         if (name === "loading") tell({ loading: true });
         else if (name === "passages") tell({ passages: data.passages });
         else if (name === "waiting") tell({ waiting: data });
-        else if (name === "step") tell({ waiting: null, loading: false, steps: [...turn.steps, data] });
+        else if (name === "step") tell({ waiting: null, loading: false, steps: [...turn.steps, data], ...(data.kind === "cost" && { cost: { ...data.values, since: performance.now() } }) });
         else if (name === "text") tell({ waiting: null, loading: false, text: turn.text + data.text });
         else if (name === "answer") { tell({ answer: data, passages: data.contexts, steps: data.steps }); setAnnounced(data.answer); }
         else if (name === "kept") { setKept(data.conversation); tell({ unkept: data.conversation ? "" : data.reason || say("unkept") }); }

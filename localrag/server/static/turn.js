@@ -1,4 +1,4 @@
-import { html, useState } from "./preact.js";
+import { html, useEffect, useState } from "./preact.js";
 import { Passage } from "./passage.js";
 
 const ORDER = ["quoted", "supported", "partly", "not", "unchecked", "none"];
@@ -21,6 +21,12 @@ export function Turn({ say, turn, show, library, view, retry }) {
     setTimeout(() => setCopied(false), 4000);
   };
   const running = !answer && !error && !stopped;
+  const [, tick] = useState(0);
+  const counting = running && !turn.text && turn.cost?.most !== undefined;
+  useEffect(() => {
+    const timer = counting && setInterval(() => tick((count) => count + 1), 1000);
+    return () => clearInterval(timer);
+  }, [counting]);
   const open = (number) => show({ ...answer.views[number], quote: answer.citations[number] });
   const isOpen = (number) => {
     const place = answer.views[number];
@@ -72,11 +78,22 @@ function NotFound({ say, one, part, show, retry }) {
 }
 
 // What is being done while there is nothing to read yet; Self-RAG has a step for every passage.
-function now(say, { waiting, loading, passages, followsUp, steps }) {
+function now(say, { waiting, loading, passages, followsUp, steps, cost }) {
   if (waiting) return say("waiting", waiting);
-  const doing = say(loading ? "loading" : passages ? "reading" : followsUp ? "following" : "finding");
-  const last = steps.length > 1 && steps.at(-1);
+  const doing = say(loading ? "loading" : passages ? "reading" : followsUp ? "following" : "finding") + toCome(say, cost);
+  const done = steps.filter((step) => step.kind !== "cost");
+  const last = done.length > 1 && done.at(-1);
   return last ? `${doing} ${last.name}${say("colon")}${last.said}` : doing;
+}
+
+// Seconds of reading that have passed, that are spared, and that are to come; nothing once these are over.
+function toCome(say, cost) {
+  const passed = cost ? (performance.now() - cost.since) / 1000 : 0;
+  const most = Math.round(cost?.most - passed);
+  if (!(most > 0)) return "";
+  const least = Math.round(cost.least - passed);
+  const numbers = { read: Math.round(cost.read + passed), kept: Math.round(cost.kept), least, most };
+  return ` ${say(least > 0 && least < most ? "toCome" : "atMost", numbers)}`;
 }
 
 // Texts of documents and models are text nodes: never HTML, no links, no pictures.
