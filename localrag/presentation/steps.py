@@ -241,7 +241,8 @@ def _cost(step: Step, say: Say) -> str:
     values, names = dict(step.values), ["read", "kept", "written"]
     if "most" in values:
         least, most = (max(1, round(float(str(values[name])))) for name in ("least", "most"))
-        names = ["read", "kept", "most" if least == most else "least", "budget"]
+        names = [name for name in ("read", "kept") if values[name]]  # of nothing nothing is told
+        names += ["most" if least == most else "least", "budget"]
         values |= {"least": least, "most": most}
     return say(", ").join(say(_COST[name], **values) for name in names if name in values)
 

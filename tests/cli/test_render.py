@@ -229,14 +229,14 @@ def shown(printed: Console) -> str:
         (
             "cost",
             {"read": 0.0, "written": 0.0, "kept": 8.2, "least": 2.4, "most": 6.3},
-            "0.0 s read, 8.2 s kept, about 2 to 6 s to come",
-            "耗时|阅读 0.0 秒、读过而省去 8.2 秒、预计还需 2 至 6 秒",
+            "8.2 s kept, about 2 to 6 s to come",
+            "耗时|读过而省去 8.2 秒、预计还需 2 至 6 秒",
         ),
         (
             "cost",
             {"read": 1.0, "written": 0.0, "kept": 0.0, "least": 12.2, "most": 12.2, "budget": 5.0},
-            "1.0 s read, 0.0 s kept, about 12 s to come, the budget leaves 5 s",
-            "耗时|阅读 1.0 秒、读过而省去 0.0 秒、预计还需 12 秒、时间预算还剩 5 秒",
+            "1.0 s read, about 12 s to come, the budget leaves 5 s",
+            "耗时|阅读 1.0 秒、预计还需 12 秒、时间预算还剩 5 秒",
         ),
         (
             "cost",
