@@ -375,7 +375,7 @@ def references(arguments: argparse.Namespace) -> None:
     def overheard(*given: Any) -> factory.Model:
         model = make(*given)
         scorer = Overheard(model.scorer, heard) if model.scorer else None
-        return replace(model, llm=Overheard(model.llm, heard), scorer=scorer)
+        return replace(model, llm=Overheard(model.llm, heard), scorer=scorer, view=None)
 
     rows: list[tuple[str, str, list[float], bool | None]] = []
     with (

@@ -11,7 +11,8 @@ and the first two sections that a search brings for a question are read with it,
 were written for this by people who knew neither the code nor the folders that it is measured on.
 `fit` is a logistic regression with a ridge penalty; its figures are of ten parts, each read along
 what the other nine gave (folders stay whole). Decisions that are not fitted stay as they stand in
-`--out`. `measure` is on folders as `folders.py` has them.
+`--out`, if that is for the same model and prompts. `measure` is on folders as `folders.py` has
+them.
 """
 
 from __future__ import annotations
@@ -219,13 +220,14 @@ def table_cases(arguments: argparse.Namespace) -> Iterator[Case]:
 
 def sheet_cases(folder: Sheets, place: Path) -> Iterator[Case]:
     """A sheet and a question: may its rows answer it?"""
+    names: dict[str, str] = {}
     for table in folder.tables:
         file = place / table.file
         file = file.with_name(f"{file.stem} {table.sheet}.csv")
+        names[str(file)] = table.id
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("w", encoding="utf-8", newline="") as out:
             csv.writer(out).writerows([table.columns, *table.rows])
-    names = {f"{Path(table.file).stem} {table.sheet}.csv": table.id for table in folder.tables}
     with made(place) as rag:
         groups = rag.engine.sheets()
         chosen = folder.questions[::EVERY]
@@ -233,7 +235,7 @@ def sheet_cases(folder: Sheets, place: Path) -> Iterator[Case]:
             fits = {
                 number
                 for number, rows in enumerate(groups)
-                if asked.table in {names[Path(source).name] for source in rows.sources}
+                if asked.table in {names[source] for source in rows.sources}
             }
             wanted = sorted(fits if turn % 2 == 0 else set(range(len(groups))) - fits)
             if wanted:
@@ -408,7 +410,11 @@ def fit(arguments: argparse.Namespace) -> None:
 
     cases = list(written_cases(arguments))
     read_states = states_of(cases, arguments)
-    _, directions = loaded(arguments.out.read_bytes()) if arguments.out.exists() else ("", {})
+    key = probes_key(weights_sha256([arguments.model or starter()], arguments.work))
+    directions: dict[str, Direction] = {}
+    if arguments.out.exists():
+        fitted_for, there = loaded(arguments.out.read_bytes())
+        directions = there if fitted_for == key else {}
     print("| decision | cases | yes | accuracy | area under the curve |\n|---|---|---|---|---|")
     for decision, strength in PENALTY.items():
         chosen = [number for number, case in enumerate(cases) if decision in case.labels]
@@ -435,7 +441,6 @@ def fit(arguments: argparse.Namespace) -> None:
         accuracy, area = np.mean((shares > 0.5) == labels), roc_auc_score(labels, shares)
         print(f"| {decision} | {len(chosen)} | {labels.sum()} | {accuracy:.3f} | {area:.3f} |")
         directions[decision] = direction(rows, labels, strength)
-    key = probes_key(weights_sha256([arguments.model or starter()], arguments.work))
     arguments.out.write_bytes(saved(key, directions))
 
 

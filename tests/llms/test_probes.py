@@ -149,7 +149,7 @@ def test_a_state_does_not_hang_on_what_was_read_before(
         stopped.set()
         with pytest.raises(StoppedError):
             model.for_call(stopped).last_state(other, keep=1)
-        monkeypatch.setattr(model._context, "append", interrupted)
+        monkeypatch.setattr(model._context, "_append", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.last_state(other, keep=1)
         monkeypatch.undo()

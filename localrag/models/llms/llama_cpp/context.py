@@ -283,7 +283,7 @@ class LlamaContext:
         return read
 
     def unread(self, tokens: Sequence[int], *, keep: int = 0) -> int:
-        """How many tokens `read` would read now. May be asked while another thread reads."""
+        """About how many tokens `read` would read now. May be asked while another thread reads."""
         ends = _batch_ends(len(tokens), keep, self._batch_size)
         whole = self._whole(ends, self._common(tokens))
         held = ends[whole - 1] if whole else 0
