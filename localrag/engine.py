@@ -381,10 +381,11 @@ class Engine:
             yield from _notice("nothing_allowed", question)
             return
 
-        incomplete = False
+        incomplete, model = False, self.model_for(options)
+        trace.meter = model.meter
         if about_all and (wanted is None or wanted.pages is None):
             asked = replace(options, filter=wanted)
-            computed = yield from self._computed(question, settings, asked, allowed, reading)
+            computed = yield from self._computed(question, settings, asked, allowed, reading, model)
             if computed:
                 return
             incomplete = computed is False
@@ -427,7 +428,7 @@ class Engine:
             lambda terms: self.library.keywords.frequencies(terms),  # opened only if it is needed
         )
         after = [NotFoundExplainer(around, incomplete)]
-        pipeline = self._pipeline(settings, retrieve, reranking, options, embedder, after)
+        pipeline = self._pipeline(settings, retrieve, reranking, model, embedder, after)
         for piece in pipeline.pieces(question, trace):
             if isinstance(piece, Step) and steps:  # done on the way to the passages
                 within = sum(step.seconds for step in steps)
@@ -443,6 +444,7 @@ class Engine:
         options: AskOptions,
         allowed: ChunkIds | None,
         reading: ActiveAnswer,
+        model: factory.Model,
     ) -> Generator[Piece, None, bool | None]:
         """The answer to a question about all, see `tables.answering`; whether there was one.
 
@@ -522,7 +524,6 @@ class Engine:
 
         name: Callable[[str], str] = str if options.paths else self.display_name
 
-        model = self.model_for(options)
         if not model.chooser.reads_logits:  # each look is a request, and goes without passages
             return None
         access = LibraryAccess(
@@ -829,7 +830,9 @@ class Engine:
         """The answer from what `retrieve` brings in place of the search."""
         settings = self.applied(options)
         reranking = self._reranking(settings, options) if rerank else None
-        pipeline = self._pipeline(settings, retrieve, reranking, options, self.embedder)
+        pipeline = self._pipeline(
+            settings, retrieve, reranking, self.model_for(options), self.embedder
+        )
         return answer_of(pipeline.stream(question), on_step)
 
     def standalone(
@@ -992,13 +995,13 @@ class Engine:
         settings: Settings,
         retrieve: Retrieve,
         reranking: Reranking | None,
-        options: AskOptions,
+        model: factory.Model,
         embedder: Embedder,
         after: Sequence[AnswerStage] = (),
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
-            self.model_for(options),
+            model,
             embedder,
             retrieve,
             self._place_of,

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 from localrag.languages import LanguageCode
+from localrag.models.llms.base import CostMeter
 from localrag.rag.base import Piece, Toolkit, check_question
 from localrag.rag.both_sides import ConflictReporter
 from localrag.rag.budget import Budget, seconds_spent
@@ -40,6 +41,8 @@ class Trace:
     started: float = field(default_factory=lambda: time.perf_counter())
     first: int = 0
     """How many steps were done before the pipeline began."""
+    meter: CostMeter | None = None
+    """What tells what the model took for this answer, once that is known."""
 
     def begin(self) -> None:
         """Count the time from now on: loading a model is no part of an answer's."""
@@ -129,11 +132,10 @@ class Pipeline:
     def pieces(self, question: str, trace: Trace) -> Iterator[Piece]:
         """The same for a trace that somebody else records, whose time begins now."""
         trace.begin()
+        trace.meter = self.tools.meter
         budget = Budget(self.budget)
         run = AnswerRun(question, self.tools, self.grader, self.unsupported, budget, trace)
         yield from run.through(self.stages)
-        if self.tools.meter is not None:
-            yield Step("cost", seconds_spent(self.tools.meter), None, 0.0)
         yield run.answer
 
 
@@ -147,6 +149,9 @@ def recorded(question: str, pieces_of: Callable[[Trace], Iterator[Piece]]) -> It
     with closing(pieces_of(trace)) as pieces:  # type: ignore[type-var]
         for piece in pieces:
             if isinstance(piece, Answer):
+                if trace.meter is not None:
+                    trace.steps.append(Step("cost", seconds_spent(trace.meter), None, 0.0))
+                    yield trace.steps[-1]
                 seconds = piece.seconds or time.perf_counter() - trace.started
                 piece = replace(piece, trace=tuple(trace.steps), seconds=seconds)
             elif isinstance(piece, Step):

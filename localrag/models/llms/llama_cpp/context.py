@@ -249,9 +249,8 @@ class LlamaContext:
         of the first `keep` tokens is remembered, and restored where the cache holds less of
         them; it goes to `remember` with them where that is given.
         """
-        started = time.perf_counter()
         ends = _batch_ends(len(tokens), keep, self._batch_size)
-        common = self._common(tokens)
+        common, reading = self._common(tokens), 0.0
         if self._fresh and common == len(tokens) == len(self._cached) and ends == self._ends:
             self.use += TokenUse(kept=common)
             return 0
@@ -272,14 +271,16 @@ class LlamaContext:
             start = len(self._cached)
             part = tokens[start:end]
             last = len(tokens) - 1
+            started = time.perf_counter()
             self._decode([(token, at, 0, at == last) for at, token in enumerate(part, start)])
+            reading += time.perf_counter() - started
             self._cached.extend(part)
             self._ends.append(end)
             if end == keep:
                 self._remember(tokens[:keep], remember or self._states.put)
         self._fresh = True
         read = len(tokens) - held
-        self.use += TokenUse(read=read, kept=held, reading=time.perf_counter() - started)
+        self.use += TokenUse(read=read, kept=held, reading=reading)
         return read
 
     def unread(self, tokens: Sequence[int], *, keep: int = 0) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,8 @@ MOST_READ = 20_000
 """Tokens from which on older ones count half: a machine may become busier, or less so."""
 USUAL_REPLY = 80.0
 """Tokens of a reply, before there was one."""
+_MOST = 1e6
+"""What no figure of a file reaches: tokens and seconds are halved long before."""
 _WEIGHT = 0.2
 """How much the newest reply counts in the mean."""
 
@@ -23,7 +26,7 @@ _WEIGHT = 0.2
 class PaceRecord:
     """Adds up what calls took; kept at `path`, where there is one.
 
-    A file that cannot be read or written costs a forecast and nothing else.
+    A file that cannot be read or written, or holds what cannot be, costs a forecast and no more.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -32,8 +35,9 @@ class PaceRecord:
         self._changed = False
         if path is not None:
             with suppress(OSError, msgspec.MsgspecError):
-                kept = msgspec.json.decode(path.read_bytes(), type=tuple[TokenUse, float])
-                self._use, self._reply = kept
+                use, reply = msgspec.json.decode(path.read_bytes(), type=tuple[TokenUse, float])
+                if all(0 <= figure < _MOST for figure in (*astuple(use), reply)):
+                    self._use, self._reply = use, reply
 
     @property
     def pace(self) -> Pace | None:
