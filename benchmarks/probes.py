@@ -128,7 +128,7 @@ class Sheet(msgspec.Struct):
     rows: list[list[str | float | None]]
 
 
-class OfSheets(msgspec.Struct):
+class SheetQuestion(msgspec.Struct):
     """A question, and the sheet whose rows answer it; None: none does."""
 
     q: str
@@ -137,15 +137,15 @@ class OfSheets(msgspec.Struct):
     sql: str | None = None
 
 
-class Sheets(msgspec.Struct):
+class SheetFolder(msgspec.Struct):
     """A line of `tables.jsonl`."""
 
     folder: str
     tables: list[Sheet]
-    questions: list[OfSheets]
+    questions: list[SheetQuestion]
 
 
-class Lists(msgspec.Struct):
+class ListQuestion(msgspec.Struct):
     """A line of `listed.jsonl`: `lists` is "documents" or "contents", what is to be listed."""
 
     question: str
@@ -214,11 +214,11 @@ def section_cases(arguments: argparse.Namespace) -> Iterator[Case]:
 
 def table_cases(arguments: argparse.Namespace) -> Iterator[Case]:
     """Of `tables.jsonl`."""
-    for number, sheets in enumerate(read(CASES / "tables.jsonl", Sheets)[: arguments.made_up]):
+    for number, sheets in enumerate(read(CASES / "tables.jsonl", SheetFolder)[: arguments.made_up]):
         yield from sheet_cases(sheets, arguments.work / f"tables-{number}")
 
 
-def sheet_cases(folder: Sheets, place: Path) -> Iterator[Case]:
+def sheet_cases(folder: SheetFolder, place: Path) -> Iterator[Case]:
     """A sheet and a question: may its rows answer it?"""
     names: dict[str, str] = {}
     for table in folder.tables:
@@ -246,7 +246,7 @@ def sheet_cases(folder: Sheets, place: Path) -> Iterator[Case]:
 
 def listed_cases(arguments: argparse.Namespace) -> Iterator[Case]:
     """Of `listed.jsonl`."""
-    for asked in read(CASES / "listed.jsonl", Lists)[: arguments.questions]:
+    for asked in read(CASES / "listed.jsonl", ListQuestion)[: arguments.questions]:
         messages = with_examples("listed", answer_language(asked.question), asked.question)
         labels = {LISTS_DOCUMENTS: asked.lists == "documents"}
         yield Case(asked.folder, asked.question, messages, len(messages) - 1, labels)
