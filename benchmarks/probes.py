@@ -41,7 +41,7 @@ from localrag.models.embeddings.folder import weights_sha256
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, loaded, saved
 from localrag.prompts import with_examples
-from localrag.rag.calibration import PROBE_CURVE, STARTER_PROBES, probes_key
+from localrag.rag.calibration import PROBE_CURVE, STARTER_PROBES, probe_key
 from localrag.tables.membership import LISTS_DOCUMENTS
 from localrag.tables.plan import COMPARES, COMPUTES_OF, FITS, PROBED_ABOUT_ALL, fit_messages
 from localrag.text.language import answer_language
@@ -410,11 +410,11 @@ def fit(arguments: argparse.Namespace) -> None:
 
     cases = list(written_cases(arguments))
     read_states = states_of(cases, arguments)
-    key = probes_key(weights_sha256([arguments.model or starter()], arguments.work))
-    directions: dict[str, Direction] = {}
-    if arguments.out.exists():
-        fitted_for, there = loaded(arguments.out.read_bytes())
-        directions = there if fitted_for == key else {}
+    weights = weights_sha256([arguments.model or starter()], arguments.work)
+    there = loaded(arguments.out.read_bytes()) if arguments.out.exists() else {}
+    directions = {
+        name: held for name, held in there.items() if held.key == probe_key(name, weights)
+    }
     print("| decision | cases | yes | accuracy | area under the curve |\n|---|---|---|---|---|")
     for decision, strength in PENALTY.items():
         chosen = [number for number, case in enumerate(cases) if decision in case.labels]
@@ -440,8 +440,9 @@ def fit(arguments: argparse.Namespace) -> None:
                 shares[place] = fitted.probability(rows[place])
         accuracy, area = np.mean((shares > 0.5) == labels), roc_auc_score(labels, shares)
         print(f"| {decision} | {len(chosen)} | {labels.sum()} | {accuracy:.3f} | {area:.3f} |")
-        directions[decision] = direction(rows, labels, strength)
-    arguments.out.write_bytes(saved(key, directions))
+        fitted = direction(rows, labels, strength)
+        directions[decision] = replace(fitted, key=probe_key(decision, weights))
+    arguments.out.write_bytes(saved(directions))
 
 
 def direction(states: NDArray[np.float32], labels: NDArray[np.bool_], strength: float) -> Direction:
@@ -463,7 +464,7 @@ def measure(arguments: argparse.Namespace) -> None:
     """How often the decisions are right on folders with known truth."""
     from sklearn.metrics import roc_auc_score
 
-    _, directions = loaded(arguments.probes.read_bytes())
+    directions = loaded(arguments.probes.read_bytes())
     answerable = round(PROBE_CURVE.probability(AnswerSettings().min_answerable), 2)
     bounds = {"about_all": PROBED_ABOUT_ALL, "compares": COMPARES, "relevance": answerable}
     bounds |= dict.fromkeys(COMPUTES_OF, 0.5)

@@ -133,7 +133,7 @@ class EvaluatedEngine(Engine):
 
 
 def _digest(directions: Mapping[str, Direction]) -> str:
-    return hashlib.sha256(saved("", directions)).hexdigest() if directions else ""
+    return hashlib.sha256(saved(directions)).hexdigest() if directions else ""
 
 
 def model_fingerprint(settings: Settings) -> str:

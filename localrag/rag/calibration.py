@@ -36,11 +36,15 @@ SIGNAL = 0.6
 """AUC that a model must reach for sure, for its grades to be used: .5 is what guessing gives."""
 
 _PROMPTS = ("relevance", "relevance_system", "answerable", "passages")
-_PROBED_PROMPTS = (
-    *("relevance", "relevance_system", "scope", "scope_examples"),
-    *("rows_fit", "rows_system", "listed", "listed_examples"),
-)
-"""Those at whose end a state is read."""
+_PROBED_PROMPTS = {
+    "relevance": ("relevance", "relevance_system"),
+    "fits": ("rows_fit", "rows_system"),
+    "lists_documents": ("listed", "listed_examples"),
+    "query_answers": ("query_answers", "rows_system"),
+}
+"""Those at whose end a state is read, by what is decided."""
+_PROBED_SCOPE = ("scope", "scope_examples")
+"""Those of all other decisions."""
 STARTER_PROBES = "starter_probes.npz"
 """What `benchmarks/probes.py` fitted for the starter, beside this file."""
 
@@ -188,10 +192,10 @@ def starter_calibration() -> Calibration:
     return msgspec.json.decode(text, type=Calibration)
 
 
-def probes_key(weights_sha256: str) -> str:
-    """Identifies what probes of a model's states hold for: weights, and the prompts they end."""
+def probe_key(decision: str, weights_sha256: str) -> str:
+    """Identifies what a probe of a model's states holds for: weights, and the prompts it ends."""
     digest = hashlib.sha256(weights_sha256.encode())
-    for name in _PROBED_PROMPTS:
+    for name in _PROBED_PROMPTS.get(decision, _PROBED_SCOPE):
         for language in CODES:
             digest.update(b"\0" + template(name, language).encode("utf-8"))
     return digest.hexdigest()
@@ -200,8 +204,11 @@ def probes_key(weights_sha256: str) -> str:
 def load_probes(weights_sha256: str) -> dict[str, Direction]:
     """The directions that localrag brings for a model, by decision; none for another model."""
     file = files("localrag.rag").joinpath(STARTER_PROBES)
-    key, directions = loaded(file.read_bytes())
-    return directions if key == probes_key(weights_sha256) else {}
+    return {
+        decision: direction
+        for decision, direction in loaded(file.read_bytes()).items()
+        if direction.key == probe_key(decision, weights_sha256)
+    }
 
 
 def _file_name(key: str) -> str:

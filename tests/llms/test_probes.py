@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,8 +69,9 @@ def test_one_state_decides_several_things() -> None:
 
 
 def test_what_is_saved_is_loaded() -> None:
-    key, directions = loaded(saved("k", {"a": along(0.5, -2, bias=-1.25), "b": along(3)}))
-    assert key == "k"
+    made = {"a": replace(along(0.5, -2, bias=-1.25), key="k"), "b": along(3)}
+    directions = loaded(saved(made))
+    assert [directions[name].key for name in "ab"] == ["k", ""]
     assert sorted(directions) == ["a", "b"]
     assert directions["a"].weights.tolist() == [0.5, -2]
     assert directions["a"].weights.dtype == np.float32

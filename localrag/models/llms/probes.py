@@ -32,10 +32,14 @@ def logistic(log_odds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """`weights`, shape (width,) float32, and `bias` of the log odds of a decision."""
+    """`weights`, shape (width,) float32, and `bias` of the log odds of a decision.
+
+    `key` identifies what it holds for: a model, and the prompts at whose end the state is read.
+    """
 
     weights: NDArray[np.float32]
     bias: float
+    key: str = ""
 
     def probability(self, state: NDArray[np.float32]) -> float:
         """Of a yes, for a state of shape (width,)."""
@@ -62,23 +66,27 @@ class Probes:
         return [self.directions[name].probability(state) for name in decisions]
 
 
-def saved(key: str, directions: Mapping[str, Direction]) -> bytes:
-    """Directions in NumPy's format, float16, with what they hold for, such as `probes_key`."""
-    arrays: dict[str, NDArray[np.generic]] = {"key": np.array(key)}
+def saved(directions: Mapping[str, Direction]) -> bytes:
+    """Directions by decision in NumPy's format, float16."""
+    arrays: dict[str, NDArray[np.generic]] = {}
     for name, direction in directions.items():
         arrays[name] = direction.weights.astype(np.float16)
         arrays[f"{name} bias"] = np.array(direction.bias)
+        arrays[f"{name} key"] = np.array(direction.key)
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]
     return file.getvalue()
 
 
-def loaded(data: bytes) -> tuple[str, dict[str, Direction]]:
-    """What `saved` made: the key, and the directions by name."""
+def loaded(data: bytes) -> dict[str, Direction]:
+    """What `saved` made."""
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        names = [name for name in arrays.files if f"{name} bias" in arrays.files]
-        directions = {
-            name: Direction(arrays[name].astype(np.float32), float(arrays[f"{name} bias"]))
-            for name in names
+        return {
+            name: Direction(
+                arrays[name].astype(np.float32),
+                float(arrays[f"{name} bias"]),
+                str(arrays[f"{name} key"]),
+            )
+            for name in arrays.files
+            if f"{name} bias" in arrays.files
         }
-        return str(arrays["key"]), directions
