@@ -1,9 +1,11 @@
-"""Questions about single sheets (WikiTableQuestions): what is computed, and is it right?
+"""Questions about single sheets: what is computed, and is it right?
 
     python benchmarks/wtq.py DATA [--half even|odd] [--questions N] [--out OUT.jsonl]
 
-DATA holds `questions.jsonl` {id, table, question, answers} and the tables as CSV. The halves are of
-tables, not of questions. "sure" is what would be shown as the answer.
+DATA is a folder of WikiTableQuestions, `questions.jsonl` {id, table, question, answers} and the
+tables as CSV, or `probes/tables.jsonl`: sheets of made-up organisations with questions and SQL,
+whose operation is taken as known there (a probe tells it). The halves are of tables or of
+organisations, not of questions. "sure" is what would be shown as the answer.
 
 Pasupat and Liang 2015, Compositional Semantic Parsing on Semi-Structured Tables; its evaluator
 compares sets of values without case, accents, quotation marks and brackets, and numbers as numbers.
@@ -16,16 +18,24 @@ import csv
 import json
 import random
 import re
+import sqlite3
 import sys
 import tempfile
 import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from probes import Sheet, SheetFolder
+
 from localrag.api import LocalRAG
 from localrag.tables.formulation import compute
+from localrag.tables.plan import COMPUTES_OF
+from localrag.tables.query import COMPUTES, Compute
 from localrag.tables.sheets import Dataset, RawTable, dataset_of
 
 SEED = 7
@@ -44,25 +54,27 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as place, LocalRAG.open(Path(place) / "library") as rag:
-        for question in chosen(arguments.data, arguments.half, arguments.questions):
-            dataset = dataset_in(arguments.data / question["table"])
+        for case in chosen(arguments.data, arguments.half, arguments.questions):
             began = time.perf_counter()
-            computed = compute(question["question"], dataset, rag.model.llm)
+            computed = compute(case.question, case.dataset, rag.model.llm, case.computes)
             seconds = round(time.perf_counter() - began, 2)
             values = [row[0] for row in computed.values if row]
-            right = computed.sure and same(values, question["answers"])
-            row = question | {
+            right = same(values, case.answers)
+            row = {
+                "id": case.id,
+                "question": case.question,
+                "answers": case.answers,
                 "sure": computed.sure,
                 "right": right,
                 "doubt": computed.doubt,
-                "form": computed.form.sql,
-                "sql": computed.sql.sql,
+                "share": computed.share,
+                "sql": computed.result.sql,
                 "values": list(map(str, values[:20])),
                 "seconds": seconds,
             }
             rows.append(row)
-            verdict = "right" if right else "wrong" if computed.sure else computed.doubt
-            print(f"{question['id']:10} {verdict:9} {seconds:6.1f} s", file=sys.stderr, flush=True)
+            verdict = ("right" if right else "wrong") if computed.sure else computed.doubt
+            print(f"{case.id:10} {verdict:9} {seconds:6.1f} s", file=sys.stderr, flush=True)
             if arguments.out:
                 with arguments.out.open("a", encoding="utf-8") as file:
                     print(json.dumps(row, ensure_ascii=False), file=file)
@@ -71,17 +83,75 @@ def main() -> None:
     print(f"{len(rows)} questions, {len(sure)} answered, {right} of these rightly")
 
 
-def chosen(data: Path, half: str | None, count: int | None) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Case:
+    """A question over the rows of a dataset, whose values are known."""
+
+    id: str
+    table: str
+    question: str
+    answers: list[str]
+    dataset: Dataset
+    computes: Sequence[Compute] = COMPUTES
+
+
+def chosen(data: Path, half: str | None, count: int | None) -> list[Case]:
     """The questions of a half of the tables, so many of them."""
-    lines = (data / "questions.jsonl").read_text("utf-8").splitlines()
-    questions: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    tables = sorted({question["table"] for question in questions})
+    cases = list(web_cases(data) if data.is_dir() else made_up_cases(data))
+    tables = sorted({case.table for case in cases})
     random.Random(SEED).shuffle(tables)
     if half:
         tables = tables[half == "odd" :: 2]
-    questions = [question for question in questions if question["table"] in set(tables)]
-    random.Random(SEED).shuffle(questions)
-    return questions[:count]
+    cases = [case for case in cases if case.table in set(tables)]
+    random.Random(SEED).shuffle(cases)
+    return cases[:count]
+
+
+def web_cases(data: Path) -> Iterator[Case]:
+    """Of WikiTableQuestions."""
+    for line in (data / "questions.jsonl").read_text("utf-8").splitlines():
+        asked: dict[str, Any] = json.loads(line)
+        dataset = dataset_in(data / asked["table"])
+        yield Case(asked["id"], asked["table"], asked["question"], asked["answers"], dataset)
+
+
+def made_up_cases(path: Path) -> Iterator[Case]:
+    """Of made-up organisations: of each question what its SQL gives."""
+    for line in path.read_text("utf-8").splitlines():
+        folder = msgspec.json.decode(line, type=SheetFolder)
+        sheets = {sheet.id: sheet for sheet in folder.tables}
+        for number, asked in enumerate(folder.questions):
+            computes = next((some for some in COMPUTES_OF.values() if asked.kind in some), ())
+            if asked.table is None or asked.sql is None or not computes:
+                continue
+            sheet = sheets[asked.table]
+            texts = [tuple(map(cell_text, row)) for row in sheet.rows]
+            places = [(row, 0) for row in range(1, len(texts) + 1)]
+            raw = RawTable(sheet.file, sheet.sheet, tuple(sheet.columns), texts, places)
+            yield Case(
+                f"{sheet.id}-{number}",
+                folder.folder,
+                asked.q,
+                truth(sheet, asked.sql),
+                dataset_of([raw]),
+                computes,
+            )
+
+
+def cell_text(value: str | float | None) -> str:
+    """A value as a sheet shows it."""
+    return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def truth(sheet: Sheet, sql: str) -> list[str]:
+    """What a query over the columns c1, c2 ... of a sheet gives."""
+    names = ", ".join(f"c{number}" for number in range(1, len(sheet.columns) + 1))
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute(f"CREATE TABLE data({names})")
+        marks = ", ".join("?" * len(sheet.columns))
+        connection.executemany(f"INSERT INTO data VALUES ({marks})", sheet.rows)
+        values = [row[0] for row in connection.execute(sql)]
+    return [str(value) for value in values if value not in (None, "")]
 
 
 def dataset_in(path: Path) -> Dataset:

@@ -19,10 +19,10 @@ SHOWN = 20
 
 def answer_text(dataset: Dataset, computed: Computed, result: QueryResult | None = None) -> str:
     """The values of the answer, or of one of the two results."""
-    result = result or computed.form
+    result = result or computed.result
     if result.error:
         return tr("no result")
-    unit = _unit(dataset, computed.query) if result is computed.form else ""
+    unit = _unit(dataset, computed.query) if result is computed.result else ""
     rows = [
         ", ".join(_shown(value, unit) for value in row if value is not None)
         for row in result.rows[:SHOWN]
@@ -89,6 +89,10 @@ def _condition_text(dataset: Dataset, condition: Condition) -> str:
             return tr("“{column}” contains {value}", column=name, value=value)
         case "begins with":
             return tr("“{column}” begins with {value}", column=name, value=value)
+        case "empty":
+            return tr("“{column}” is empty", column=name)
+        case "not empty":
+            return tr("“{column}” is not empty", column=name)
         case _:
             return f"“{name}” {condition.sign} {value}"
 
@@ -100,12 +104,12 @@ def computed_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
     else:
         yield doubt_text(computed)
         yield tr("First reading: {answer}", answer=answer_text(dataset, computed))
-        yield tr("Second reading: {answer}", answer=answer_text(dataset, computed, computed.sql))
+        yield tr("Second reading: {answer}", answer=answer_text(dataset, computed, computed.other))
     if computed.query is not None:
         yield tr("Computed: {words}.", words=query_text(dataset, computed.query))
-    for result in (computed.form, computed.sql):
-        if result.sql:
-            yield f"SQL: {result.sql}"
+    for sql in dict.fromkeys((computed.result.sql, computed.other.sql)):
+        if sql:
+            yield f"SQL: {sql}"
     yield counted_text(dataset, computed)
     yield from left_out_lines(dataset, computed)
 
@@ -198,7 +202,7 @@ def computed_json(dataset: Dataset, computed: Computed) -> dict[str, Any]:
         "unit": _unit(dataset, computed.query),
         "readings": [
             {"sql": result.sql, "rows": [list(row) for row in result.rows], "error": result.error}
-            for result in (computed.form, computed.sql)
+            for result in (computed.result, computed.other)
         ],
         "files": list(dataset.sources),
         "rows": len(dataset.rows),

@@ -186,8 +186,8 @@ def _from_sheets(
         files=_names(dataset, access),
         rows=len(dataset.rows),
         counted=len(computed.rows),
-        sql=computed.form.sql,
-        other_sql=computed.sql.sql,
+        sql=computed.result.sql,
+        other_sql=computed.other.sql,
         doubt=computed.doubt,
         totals_left_out=dataset.totals,
         documents=dataset.documents,
@@ -210,7 +210,7 @@ def _from_sheets(
 def _computed_step(computed: Computed, seconds: float) -> Step:
     return Step(
         "compute",
-        {"sure": computed.sure, "sql": computed.form.sql, "doubt": computed.doubt},
+        {"sure": computed.sure, "sql": computed.result.sql, "doubt": computed.doubt},
         None,
         seconds,
     )
@@ -254,8 +254,8 @@ def _from_documents(
         files=_names(group, access),
         rows=len(table.rows),
         counted=len(computed.rows),
-        sql=computed.form.sql,
-        other_sql=computed.sql.sql,
+        sql=computed.result.sql,
+        other_sql=computed.other.sql,
         doubt=computed.doubt,
         questions=tuple(column.question for column in table.columns),
         undecided=undecided,
@@ -578,7 +578,7 @@ def _doubt(computed: Computed, language: LanguageCode) -> str:
         listed = _listed(computed.currencies, language)
         return render("computed_currencies", language, currencies=listed)
     readings = []
-    for result in (computed.form, computed.sql):
+    for result in (computed.result, computed.other):
         rows = [", ".join(shown(v, "") for v in row if v is not None) for row in result.rows[:8]]
         readings.append("; ".join(filter(None, rows)) or "–")
     return render("computed_doubt", language, first=readings[0], second=readings[1])

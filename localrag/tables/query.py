@@ -32,7 +32,8 @@ Compute = Literal[
     "largest total",  # the value of `of` over whose rows the sum of `by` is largest
 ]
 COMPUTES: tuple[Compute, ...] = get_args(Compute)
-Sign = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "begins with"]
+Sign = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "begins with", "empty", "not empty"]
+WITHOUT_VALUE: tuple[Sign, ...] = ("empty", "not empty")
 
 SECONDS = 10.0
 """The longest time of one query."""
@@ -47,11 +48,14 @@ _STEPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a row must have: `value` is a text, a number, or the key of another column."""
+    """What a row must have: `value` is a text, a number, or the key of another column.
+
+    "empty" and "not empty" have no value: what is not paid yet has no date of payment.
+    """
 
     key: str
     sign: Sign
-    value: str | float
+    value: str | float = ""
     is_column: bool = False
 
 
@@ -135,6 +139,8 @@ def _where_of(conditions: Sequence[Condition]) -> str:
 
 def _condition(condition: Condition) -> str:
     key = _quoted(condition.key)
+    if condition.sign in WITHOUT_VALUE:
+        return f"{key} IS {'NOT ' * (condition.sign == 'not empty')}NULL"
     if condition.is_column:
         return f"{key} {condition.sign} {_quoted(str(condition.value))}"
     value = condition.value
@@ -180,54 +186,6 @@ def run(dataset: Dataset, sql: str) -> QueryResult:
     return QueryResult(sql, tuple(rows), cut_short=cut_short)
 
 
-_FROM = re.compile(r"\bFROM\s+(?:\"[^\"]*\"|`[^`]*`|[^\s(),;]+)", re.IGNORECASE)
-"""The table of a query, of which there is one whatever a model calls it: "FROM log-2025"."""
-_SELECT = re.compile(r"\bselect\b.*?(?=;|```|\n\s*\n|\Z)", re.IGNORECASE | re.DOTALL)
-"""The first query in a reply: "SELECT ... " up to a semicolon or the end of its block."""
-_TEXT = re.compile(r"'((?:[^']|'')*)'")
-_NAME = re.compile(r'"([^"]+)"')
-
-
-def sql_in(reply: str, dataset: Dataset) -> str:
-    """The query in a model's reply, with names and texts as the sheet has them, or "".
-
-    SQLite takes a name that is not there for a text; here it is none.
-    """
-    match = _SELECT.search(reply)
-    if match is None:
-        return ""
-    sql = _FROM.sub("FROM data", match[0].strip())
-    keys = {column.key.lower() for column in dataset.columns} | {"data", "row"}
-    aliases = {
-        alias.lower() for alias in re.findall(r"\bas\s+\"?([^\s,\"()]+)", sql, re.IGNORECASE)
-    }
-    texts = _texts(dataset)
-
-    def name(found: re.Match[str]) -> str:
-        if found[1].lower() in keys | aliases:
-            return found[0]
-        return f"'{found[1]}'" if fold(found[1]) in texts else '"no such column"."x"'
-
-    sql = _NAME.sub(name, sql)
-
-    def text(found: re.Match[str]) -> str:
-        given = found[1].replace("''", "'")
-        there = nearest_text(given, texts)
-        return _literal(there) if there is not None else found[0]
-
-    return _TEXT.sub(text, sql)
-
-
-def _texts(dataset: Dataset) -> dict[str, str]:
-    """The texts of few-valued columns, folded -> as they stand."""
-    return {
-        fold(value): value
-        for column in dataset.columns
-        if column.kind == "text"
-        for value in column.values
-    }
-
-
 def nearest_text(given: str, texts: dict[str, str]) -> str | None:
     """The text of a sheet that is meant: the same but for case, or the only one around it."""
     folded = fold(given).strip()
@@ -237,27 +195,9 @@ def nearest_text(given: str, texts: dict[str, str]) -> str | None:
     return around[0] if len(around) == 1 and len(folded) > 2 else None
 
 
-def agree(first: QueryResult, other: QueryResult) -> bool:
-    """Whether two queries give the same answer, whatever else one of them lists beside it."""
-    if first.is_empty or other.is_empty or first.cut_short or other.cut_short:
-        return False
-    some, more = _answers(first), _answers(other)
-    if some == more:
-        return True
-    if len(first.rows) != len(other.rows):
-        return False
-    narrow, wide = (first, other) if len(first.rows[0]) <= len(other.rows[0]) else (other, first)
-    return all(
-        any(
-            {_norm(value) for value in row} <= {_norm(value) for value in beside}
-            for beside in wide.rows
-        )
-        for row in narrow.rows
-    )
-
-
-def _answers(result: QueryResult) -> frozenset[tuple[str, ...]]:
-    return frozenset(tuple(_norm(value) for value in row) for row in result.rows)
+def answers(result: QueryResult) -> frozenset[str]:
+    """The different values that a result has, as they are compared."""
+    return frozenset(_norm(row[0]) for row in result.rows)
 
 
 def _norm(value: object) -> str:

@@ -60,6 +60,7 @@ _TOTAL = re.compile(
 )
 """The first words of a row that adds up others: "Total", "合计"."""
 _NAME = re.compile(r"[^\w]+")
+_SIGNS = {"£": "GBP", "€": "EUR", "$": "USD", "￥": "CNY", "¥": "CNY", "%": "percent", "#": "no"}
 _BEGINS_WITH_NUMBER = re.compile(r"\s*+([-+−]?[$£€¥]?\s*+\d[\d,]{0,63}(?:\.\d+)?)(?![\d:/–-])")
 """A number in front of other signs: "12,345 (2nd)", not "3-1" nor "12:30"."""
 
@@ -130,6 +131,14 @@ class Dataset:
     def column(self, key: str) -> SheetColumn:
         """The column that a query calls `key`. Raises KeyError."""
         return next(column for column in self.columns if column.key == key)
+
+    def empty_rows(self) -> dict[str, int]:
+        """How many rows have nothing in a column, by its key; of columns filled in other rows."""
+        counts = {
+            column.key: sum(row[place] is None for row in self.rows)
+            for place, column in enumerate(self.columns)
+        }
+        return {key: count for key, count in counts.items() if 0 < count < len(self.rows)}
 
     @property
     def documents(self) -> tuple[str, ...]:
@@ -361,7 +370,12 @@ def _stem(source: str) -> str:
 
 
 def key_of(name: str, taken: set[str]) -> str:
-    """What a query calls a column: words and digits, and no key twice."""
+    """What a query calls a column: words and digits, and no key twice.
+
+    Signs become words, since "£/pkt" and "Pkts" are not the same.
+    """
+    for sign, word in _SIGNS.items():
+        name = name.replace(sign, f" {word} ")
     key = _NAME.sub("_", name).strip("_") or "column"
     key = f"c_{key}" if key[0].isdigit() or key.upper() in _KEYWORDS else key
     made, number = key, 2

@@ -110,7 +110,10 @@ RUNS: dict[str, tuple[str, ...]] = {
     "tenants": ("requests --count 60", "timing --pairs 3", "states --pairs 1", "model --count 1"),
     "vault": ("--passages 100 --searches 5 --folder .",),
     "waits": ("--searches 2 --delay 0.1",),
-    "wtq": ("wtq --half even --out out.jsonl",),
+    "wtq": (
+        "wtq --half even --out out.jsonl",
+        "{root}/benchmarks/probes/tables.jsonl --half odd --questions 2",
+    ),
     "with_server": ("{library} --searches 1 --asks 1 --port {port}",),
     "peers/compare": (
         "run . work none --runs 1 --libraries localrag --languages en --documents 6 --questions 1 "

@@ -22,7 +22,8 @@ from localrag.tables.answering import LibraryAccess, answered, shown
 from localrag.tables.collections import collections
 from localrag.tables.columns import proposed
 from localrag.tables.comparison import Ask
-from localrag.tables.formulation import Computed, compute, linked
+from localrag.tables.formulation import DRAWN, Computed, compute
+from localrag.tables.linking import linked
 from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
 from localrag.tables.records import Cell, CellDone, Column, Event, Reply, Row, Value
@@ -280,19 +281,12 @@ def test_where_no_document_fits_that_is_the_answer() -> None:
     assert answer is not None
 
 
-def query(compute: str, **where: object) -> str:
-    conditions = [where] if where else []
-    return json.dumps({"where": conditions, "compute": compute, "of": "Item", "by": "Item"})
+BELOW = ['SELECT Item FROM data WHERE "In_stock" < "Minimum"'] * DRAWN
+"""What a model writes of items that are below their minimum, as often as it is asked."""
 
 
-BELOW = {"column": "In_stock", "is": "<", "column2": "Minimum"}
-
-
-def test_rows_of_sheets_are_counted_where_two_readings_agree() -> None:
-    llm = ScriptedLLM(
-        [query("list", **BELOW), 'SELECT Item FROM data WHERE "In_stock" < "Minimum"'],
-        [LIST, FITS, MAYBE],
-    )
+def test_rows_of_sheets_are_counted_where_readings_agree() -> None:
+    llm = ScriptedLLM(BELOW, [LIST, FITS, MAYBE])
     text, answer, _ = run(
         "Which items are below their minimum?",
         llm,
@@ -316,7 +310,7 @@ def test_rows_of_sheets_are_counted_where_two_readings_agree() -> None:
 def test_an_answer_says_how_many_tables_were_not_read(question: str, told: str) -> None:
     table = replace(stock().tables[0], unread=7)
     fits = FITS | {"是": 9, "否": 1}
-    llm = ScriptedLLM([query("list"), "SELECT Item FROM data"], [LIST, fits, fits])
+    llm = ScriptedLLM(["SELECT Item FROM data"] * DRAWN, [LIST, fits, fits])
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[dataset_of([table])])
     text, answer, _ = run(question, llm, asked)
     assert text.endswith(f"\n{told}")
@@ -326,10 +320,7 @@ def test_an_answer_says_how_many_tables_were_not_read(question: str, told: str) 
 
 
 def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
-    llm = ScriptedLLM(
-        [query("list", **BELOW), 'SELECT Item FROM data WHERE "In_stock" < "Minimum"'],
-        [LIST, FITS, MAYBE],
-    )
+    llm = ScriptedLLM(BELOW, [LIST, FITS, MAYBE])
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     asked = replace(asked, cite=partial(cite, gone=GONE))
     text, answer, _ = run("Which items are below their minimum?", llm, asked)
@@ -339,7 +330,8 @@ def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
 
 
 def test_where_they_differ_both_are_told_and_neither_is_the_answer() -> None:
-    llm = ScriptedLLM([query("list", **BELOW), "SELECT Item FROM data"], [LIST, FITS, MAYBE])
+    replies = [BELOW[0], "SELECT Item FROM data"] * 2 + ["?"]
+    llm = ScriptedLLM(replies, [LIST, FITS, MAYBE])
     text, answer, _ = run(
         "Which items are below their minimum?",
         llm,
@@ -355,7 +347,7 @@ def test_where_they_differ_both_are_told_and_neither_is_the_answer() -> None:
 
 @pytest.mark.parametrize("sql", ["SELECT Item FROM data WHERE Item = 'rope'", "no query at all"])
 def test_where_no_row_fits_the_question_is_answered_as_ever(sql: str) -> None:
-    llm = ScriptedLLM([query("list", **BELOW), sql], [LIST, FITS, MAYBE])
+    llm = ScriptedLLM([sql] * DRAWN, [LIST, FITS, MAYBE])
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     text, answer, steps = run("Which items are below their minimum?", llm, asked)
     assert (text, answer) == ("", None)
@@ -439,7 +431,7 @@ def orders() -> Dataset:
     return dataset_of([RawTable("/o.csv", "", names, rows, [(n, 9 * n) for n in (1, 2, 3)])])
 
 
-def test_the_conditions_that_a_question_names_are_a_third_reading() -> None:
+def test_the_conditions_that_a_question_names_are_read_off_its_words() -> None:
     question = "Which orders of January 2026 are open?"
     assert linked(question, orders()) == (
         Condition("State", "=", "open"),
@@ -448,46 +440,10 @@ def test_the_conditions_that_a_question_names_are_a_third_reading() -> None:
     assert linked("Orders at Oakmere", orders()) == ()
 
 
-@pytest.mark.parametrize(
-    ("conditions", "sql"),
-    [
-        # An invented condition, against a right query.
-        (
-            [
-                {"column": "Site", "is": "=", "value": "Elm"},
-                {"column": "State", "is": "=", "value": "open"},
-            ],
-            "SELECT \"Order\" FROM data WHERE State = 'open' AND Day LIKE '2026-01%'",
-        ),
-        # A right form, against a day in place of the month.
-        (
-            [
-                {"column": "State", "is": "=", "value": "open"},
-                {"column": "Day", "is": "begins with", "value": "2026-01"},
-            ],
-            "SELECT \"Order\" FROM data WHERE State = 'open' AND Day = '2026-01-01'",
-        ),
-    ],
-)
-def test_two_of_three_readings_settle_it(conditions: list[dict[str, str]], sql: str) -> None:
-    form = {"where": conditions, "compute": "list", "of": "c_Order", "by": "c_Order"}
-    sql = sql.replace('"Order"', "c_Order")
-    computed = compute(
-        "Which orders of January 2026 are open?", orders(), ScriptedLLM([json.dumps(form), sql])
-    )
-    assert computed.sure
-    assert computed.values == (("A1",), ("A2",))
-
-
 def test_a_count_of_none_in_a_time_of_which_no_row_is_proves_nothing() -> None:
     def counted(day: str) -> Computed:
-        conditions = [
-            {"column": "State", "is": "=", "value": "open"},
-            {"column": "Day", "is": "begins with", "value": day},
-        ]
-        form = {"where": conditions, "compute": "count", "of": "c_Order", "by": "c_Order"}
         sql = f"SELECT count(*) FROM data WHERE State = 'open' AND Day LIKE '{day}%'"
-        return compute("How many are open?", orders(), ScriptedLLM([json.dumps(form), sql]))
+        return compute("How many are open?", orders(), ScriptedLLM([sql] * DRAWN))
 
     assert counted("2026-06").doubt == "nothing"
     assert counted("2026-01").sure
@@ -524,13 +480,8 @@ def test_a_word_of_the_question_singles_out_files(question: str, where: dict[str
 
 
 def test_two_values_of_one_column_mean_either_of_them() -> None:
-    conditions = [
-        {"column": "file", "is": "=", "value": "fridge-1"},
-        {"column": "file", "is": "=", "value": "fridge-2"},
-        {"column": "Date", "is": "begins with", "value": "2025"},
-    ]
-    form = {"where": conditions, "compute": "sum", "of": "Cost_GBP", "by": "Cost_GBP"}
-    llm = ScriptedLLM([json.dumps(form), "SELECT SUM(Cost_GBP) FROM data"])
+    where = "file IN ('fridge-1', 'fridge-2') AND Date LIKE '2025%'"
+    llm = ScriptedLLM([f"SELECT SUM(Cost_GBP) FROM data WHERE {where}"] * DRAWN)
     computed = compute("What did both fridges cost in 2025?", logs(), llm)
     assert computed.sure
     assert computed.values == ((30.5,),)
@@ -539,18 +490,15 @@ def test_two_values_of_one_column_mean_either_of_them() -> None:
 
 
 def test_of_the_largest_it_is_said_whose_it_is() -> None:
-    form = {"where": [], "compute": "largest", "of": "Cost_GBP", "by": "Cost_GBP"}
-    sql = "SELECT MAX(Cost_GBP) FROM data"
-    llm = ScriptedLLM([json.dumps(form), sql], [{"MAX": 1}, FITS])
+    llm = ScriptedLLM(["SELECT MAX(Cost_GBP) FROM data"] * DRAWN, [{"MAX": 1}, FITS])
     sources = ["/firm/autoclave.csv"]
     text, _, _ = run("What cost most?", llm, access(Filled([]), hits=sources, sheets=[logs()]))
     assert text.startswith("autoclave, repair: 99 GBP [1]\n")
 
 
 def test_a_count_has_the_measure_word_of_its_question() -> None:
-    form = {"where": [], "compute": "count", "of": "Item", "by": "Item"}
     scores = [{"COUNT": 1}, {"是": 9, "否": 1}]
-    llm = ScriptedLLM([json.dumps(form), "SELECT COUNT(*) FROM data"], scores)
+    llm = ScriptedLLM(["SELECT COUNT(*) FROM data"] * DRAWN, scores)
     library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     text, _, _ = run("清单里有几件物品？", llm, library)
     assert text.startswith("3件（共3行） [1]\n")

@@ -1,0 +1,89 @@
+"""Conditions that the words of a question name: values of columns, files, and dates.
+
+Linking the words of a question to the values of columns is how parsers to SQL begin (Wang et al.
+2020, RAT-SQL).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from localrag.tables.query import Condition
+from localrag.tables.sheets import Dataset, SheetColumn
+from localrag.tables.values import date_text
+from localrag.text.figures import figures
+from localrag.text.normalize import fold
+
+_NAMES = ("file", "sheet")
+"""Columns that say where a row of several files stands."""
+_WORD_OF_NAME = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]{2,}")
+"""The words of a file's name: "autoclave" in "log-autoclave-a1"."""
+_SHORTEST_NAME = 3
+"""Letters of a value that a question may name."""
+
+
+def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
+    """The conditions that the words of a question name: values of columns, and a date."""
+    asked = fold(question)
+    conditions: list[Condition] = []
+    for column in dataset.columns:
+        if column.kind != "text":
+            continue
+        if column.key in _NAMES:
+            conditions += _named_files(asked, column)
+            continue
+        named = [value for value in column.values if _stands_in(fold(value), asked)]
+        whole = [value for value in named if not any(value in other != value for other in named)]
+        if len(whole) == 1:
+            conditions.append(Condition(column.key, "=", whole[0]))
+    dates = [figure for figure in figures(question) if figure.kind == "date"]
+    prefix = date_text(dates[0]) if len(dates) == 1 else ""
+    if prefix:
+        conditions += _dated(prefix, dataset.columns)
+    return tuple(conditions)
+
+
+def _named_files(asked: str, column: SheetColumn) -> list[Condition]:
+    """The files or tabs that a word of the question singles out: "fridges", of five logs two.
+
+    Of such words the longest counts; a date is not one, see `_dated`.
+    """
+    names = [fold(value) for value in column.values]
+    words = {word for name in names for word in _WORD_OF_NAME.findall(name)}
+    telling = [
+        word
+        for word in words
+        if _begins_word(word, asked) and 0 < sum(word in name for name in names) < len(names)
+    ]
+    if not telling:
+        return []
+    return [Condition(column.key, "contains", max(telling, key=lambda word: (len(word), word)))]
+
+
+def _begins_word(word: str, asked: str) -> bool:
+    """Whether a word of the question begins with it, as a plural does; in Chinese, holds it."""
+    if not word.isascii():
+        return word in asked
+    return re.search(rf"(?<!\w){re.escape(word)}", asked) is not None
+
+
+def _stands_in(value: str, asked: str) -> bool:
+    """Whether a value stands in the question as words of its own: "Oak", not in "Oakmere"."""
+    if len(value) < (_SHORTEST_NAME if value.isascii() else 2):
+        return False
+    if not value.isascii():
+        return value in asked
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", asked) is not None
+
+
+def _dated(prefix: str, columns: Sequence[SheetColumn]) -> Iterator[Condition]:
+    """The rows of a date: by the only column of dates, else by the files that it tells apart."""
+    days = [column for column in columns if column.kind == "date"]
+    if len(days) == 1:
+        yield Condition(days[0].key, "begins with", prefix)
+        return
+    for column in columns:
+        having = sum(prefix in value for value in column.values)
+        if column.key in _NAMES and 0 < having < len(column.values):
+            yield Condition(column.key, "contains", prefix)
