@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
-from localrag.prompts import render
+from localrag.prompts import with_examples
 from localrag.tables.described import described, relevant
 from localrag.tables.linking import linked
 from localrag.tables.query import (
@@ -139,7 +139,7 @@ def _asked(question: str, dataset: Dataset, language: LanguageCode) -> list[Mess
     columns = relevant(question, dataset.columns)
     rows = described(dataset, columns, dataset.empty_rows())
     text = f"{rows}\n\n{told}{label}: {question.strip()}"
-    return [Message("system", render("table_sql", language)), Message("user", text)]
+    return with_examples("table_sql", language, text)
 
 
 def _ends_before(query: Query, dataset: Dataset) -> bool:
