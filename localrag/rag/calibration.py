@@ -40,7 +40,6 @@ _PROBED_PROMPTS = {
     "relevance": ("relevance", "relevance_system"),
     "fits": ("rows_fit", "rows_system"),
     "lists_documents": ("listed", "listed_examples"),
-    "query_answers": ("query_answers", "rows_system"),
 }
 """Those at whose end a state is read, by what is decided."""
 _PROBED_SCOPE = ("scope", "scope_examples")
