@@ -141,6 +141,8 @@ class PromptWords:
     question_label: str
     table_documents: str
     """With `{count}` and `{folder}`."""
+    document_unit: str
+    """What follows a number of documents, as a measure word does; "" for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,6 +161,7 @@ _WORDS = PromptWords(
     rewritings=("other words", "keywords", "Chinese"),
     question_label="Question",
     table_documents="{count} documents in {folder}:",
+    document_unit="",
 )
 
 ENGLISH = Language(

@@ -100,6 +100,7 @@ _WORDS = PromptWords(
     rewritings=("换一种说法", "关键词", "英文"),
     question_label="问题",
     table_documents="{folder}中的{count}份文档：",
+    document_unit="份",
 )
 
 CHINESE = Language(

@@ -476,8 +476,12 @@ def _written(
     by_row = {row: citations[at] for row, at in references.items() if at in citations}
     values = list(_values(dataset, computed, language))
     statements = []
+    if named := _named_documents(dataset, computed):
+        head = _count_text(dataset, computed, language)
+        statements.append(Statement(f"{head}\n", rating="fully supported", share=1.0))
+        values = named
     for number, (value, rows) in enumerate(values, 1):
-        text = f"- {value}" if len(values) > 1 else value
+        text = f"- {value}" if len(values) > 1 or statements else value
         marks = tuple(_marks(len(text), [by_row[row] for row in rows if row in by_row]))
         end = "\n" if number < len(values) else "\n\n"
         statements.append(
@@ -525,10 +529,7 @@ def _values(
                 by_value.setdefault(text, []).append(row)
             yield from ((text, tuple(held)) for text, held in by_value.items())
         case "count":
-            count, of_all = str(computed.values[0][0]), str(len(dataset.rows))
-            name = "computed_count" if dataset.tables else "computed_count_documents"
-            unit = counts_asked(computed.question) or ""
-            yield render(name, language, count=count, rows=of_all, unit=unit), rows
+            yield _count_text(dataset, computed, language), rows
         case "largest total":
             value = str(computed.values[0][0])
             beside = shown(_total(dataset, query, value), dataset.column(query.by).unit)
@@ -537,6 +538,31 @@ def _values(
             yield str(computed.values[0][0]), rows
         case _:
             yield shown(computed.values[0][0], column.unit), rows
+
+
+def _count_text(dataset: Dataset, computed: Computed, language: LanguageCode) -> str:
+    """How many rows or documents of all it is: "3 of 10 documents"."""
+    name = "computed_count" if dataset.tables else "computed_count_documents"
+    unit = counts_asked(computed.question) or ""
+    if not dataset.tables:
+        unit = unit or LANGUAGES[language].words.document_unit
+    counted, rows = str(len(computed.rows)), str(len(dataset.rows))
+    return render(name, language, count=counted, rows=rows, unit=unit)
+
+
+def _named_documents(dataset: Dataset, computed: Computed) -> list[tuple[str, tuple[int, ...]]]:
+    """The documents that are listed or counted, each with its row; of many that are counted none.
+
+    Who asks how many wants to see which, and the other way round.
+    """
+    query, rows, names = computed.query, computed.rows, dataset.columns[0].key
+    if dataset.tables or query is None:
+        return []
+    if (query.compute, query.of) != ("list", names) and (
+        query.compute != "count" or len(rows) > MOST_CITED
+    ):
+        return []
+    return [(str(dataset.rows[row - 1][0]), (row,)) for row in rows]
 
 
 def _name_of(dataset: Dataset, row: int, of: int) -> str:

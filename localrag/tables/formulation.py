@@ -37,8 +37,9 @@ DRAWN = 5
 """Queries that are drawn at most, the first of them the likeliest."""
 _ALIKE = 3
 """Queries after which no more are drawn, if all give the same."""
-SURE = 0.5
-"""The share of queries from which on what they give is the answer."""
+SURE, _FEWEST = 0.6, 2
+"""The share of the queries that give something from which on what they give is the answer, and how
+many these must be."""
 _TEMPERATURE = 0.8
 _REPLY = 200
 
@@ -50,9 +51,9 @@ Doubt = str
 class Computed:
     """What a question over rows came to.
 
-    `query` and `result` are what most readings of the question gave, `share` how many of them, and
-    `other` what the next most gave. `rows` are the numbers of the rows that were counted. `doubt`
-    says why it is not sure.
+    `query` and `result` are what most readings of the question gave, `share` how many of those that
+    gave something, and `other` what the next most gave. `rows` are the numbers of the rows that
+    were counted. `doubt` says why it is not sure.
     """
 
     question: str
@@ -91,9 +92,8 @@ def compute(
     Raises what the model raises.
     """
     outcomes: dict[frozenset[str], _Outcome] = {}
-    drawn, is_query = 0, False
-    for query in _queries(question, dataset, llm):
-        drawn += 1
+    is_query = False
+    for drawn, query in enumerate(_queries(question, dataset, llm), 1):
         if query is not None and query.compute in computes:
             is_query = True
             result = run(dataset, sql_of(query))
@@ -109,8 +109,9 @@ def compute(
         return Computed(question, None, nothing, nothing, (), doubt, share=0.0)
     best = ranked[0]
     query = best.queries.most_common(1)[0][0]
-    share = best.queries.total() / drawn
-    doubt = "differ" if share < SURE else ""
+    alike = best.queries.total()
+    share = alike / sum(outcome.queries.total() for outcome in ranked)
+    doubt = "differ" if share < SURE else "" if alike >= _FEWEST else "nothing"
     computed = computed_by(question, query, dataset)
     if not computed.doubt and _ends_before(query, dataset):
         doubt = "nothing"

@@ -55,6 +55,7 @@ JAPANESE = Language(
         rewritings=("別の言い方", "キーワード", "英語"),
         question_label="質問",
         table_documents="{folder}の文書{count}件：",
+        document_unit="件",
     ),
     stop_words=words_of("です ます この"),
     denial="ません|ない",

@@ -237,7 +237,8 @@ def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:
     llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE, CONTENTS])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, steps = run("Which contracts renew?", llm, access(fill, hits=hits))
-    assert text == "- marsh [1]\n- veld [1]\n\n3 of 3 documents read; none undecided."
+    listed = "2 of 3 documents\n- marsh [1]\n- veld [1]"
+    assert text == f"{listed}\n\n3 of 3 documents read; none undecided."
     assert fill.asked == [Column("Does it renew?", "yes/no")]
     assert answer is not None
     assert answer.grounded
@@ -267,7 +268,7 @@ def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() ->
         "How many contracts renew?", llm, access(Doubtful([YES, NO, YES]), hits=hits)
     )
     told_open = "3 of 3 documents read. Not final: marsh could not be decided."
-    assert text == f"1 of 3 documents [1]\n\n{told_open}"
+    assert text == f"1 of 3 documents\n- veld [1]\n\n{told_open}"
     assert answer is not None
     assert answer.basis is not None
     assert answer.basis.undecided == ("/firm/contracts/marsh.docx",)
