@@ -1074,6 +1074,7 @@ def compute_in(
     Raises UsageError where there is none.
     """
     from localrag.tables.formulation import compute
+    from localrag.tables.linking import of_named_files
     from localrag.tables.plan import fitting, ranked
     from localrag.tables.sheets import expect_few_rows
 
@@ -1100,6 +1101,7 @@ def compute_in(
             unread=sum(unread.values()),
         )
     expect_few_rows(dataset)
+    dataset = of_named_files(question, dataset)
     return dataset, compute(question, dataset, model.llm)
 
 

@@ -26,6 +26,7 @@ from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
 from localrag.tables.documents import short_name
 from localrag.tables.formulation import Computed, compute, computed_by
+from localrag.tables.linking import of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
 from localrag.tables.records import Cell, CellDone, CellSteps, Column, Event, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of
@@ -174,6 +175,7 @@ def _from_sheets(
     llm: LLM,
     computes: Sequence[Compute],
 ) -> Pieces:
+    dataset = of_named_files(question, dataset)
     computed, seconds = timed(partial(compute, question, dataset, llm, computes))
     yield _computed_step(computed, seconds)
     origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}

@@ -54,8 +54,9 @@ def described(
     ]
     heads = " | ".join(column.key for column in columns)
     names = [source.replace("\\", "/").rpartition("/")[2] for source in dataset.sources[:6]]
+    together = ", ".join(names) + ", all in one table" * (len(names) > 1)
     return "\n".join(
-        [f"data of {', '.join(names)}", *lines, f"{len(dataset.rows)} rows:", heads, *sample, "…"]
+        [f"data of {together}", *lines, f"{len(dataset.rows)} rows:", heads, *sample, "…"]
     )
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from localrag.tables.query import Condition
-from localrag.tables.sheets import Dataset, SheetColumn
+from localrag.tables.sheets import Dataset, SheetColumn, dataset_of
 from localrag.tables.values import date_text
 from localrag.text.figures import figures
 from localrag.text.normalize import fold
@@ -31,7 +31,6 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
         if column.kind != "text":
             continue
         if column.key in _NAMES:
-            conditions += _named_files(asked, column)
             continue
         named = [value for value in column.values if _stands_in(fold(value), asked)]
         whole = [value for value in named if not any(value in other != value for other in named)]
@@ -44,12 +43,13 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def _named_files(asked: str, column: SheetColumn) -> list[Condition]:
-    """The files or tabs that a word of the question singles out: "fridges", of five logs two.
+def of_named_files(question: str, dataset: Dataset) -> Dataset:
+    """The rows of the files or tabs that a word of the question singles out, else all.
 
-    Of such words the longest counts; a date is not one, see `_dated`.
+    "fridges", of five logs two. Of such words the longest counts; a date is none, see `_dated`.
     """
-    names = [fold(value) for value in column.values]
+    asked = fold(question)
+    names = [fold(f"{_file_name(table.source)} {table.sheet}") for table in dataset.tables]
     words = {word for name in names for word in _WORD_OF_NAME.findall(name)}
     telling = [
         word
@@ -57,8 +57,15 @@ def _named_files(asked: str, column: SheetColumn) -> list[Condition]:
         if _begins_word(word, asked) and 0 < sum(word in name for name in names) < len(names)
     ]
     if not telling:
-        return []
-    return [Condition(column.key, "contains", max(telling, key=lambda word: (len(word), word)))]
+        return dataset
+    word = max(telling, key=lambda word: (len(word), word))
+    return dataset_of(
+        [table for table, name in zip(dataset.tables, names, strict=True) if word in name]
+    )
+
+
+def _file_name(source: str) -> str:
+    return source.replace("\\", "/").rpartition("/")[2].rpartition(".")[0]
 
 
 def _begins_word(word: str, asked: str) -> bool:

@@ -132,9 +132,17 @@ def _computed(
     """
     from sqlglot import exp
 
-    value = select.expressions[0].unalias()
+    values = [value.unalias() for value in select.expressions]
+    value = values[0]
     if isinstance(value, exp.Star):
         value = exp.column(name)
+    extremes = [other for other in values if isinstance(other, exp.Max | exp.Min)]
+    beside = [other for other in values if isinstance(other, exp.Column)]
+    if extremes and beside and not select.args.get("group"):
+        # SQLite: a column beside MAX is that of the row which has the largest.
+        largest = isinstance(extremes[0], exp.Max)
+        by = _key(extremes[0].this, keys)
+        return "largest" if largest else "smallest", _key(beside[0], keys), by
     grouped, ordered, limit = (select.args.get(part) for part in ("group", "order", "limit"))
     if isinstance(value, exp.AggFunc):
         if grouped or ordered:

@@ -63,7 +63,8 @@ def asked(
 
 def test_documents_are_parted_where_the_gap_is_widest() -> None:
     text, kinds, llm = asked((0.7, 0.5, 0.68))
-    assert text == "- marsh [1]\n- veld [1]\n\n3 of 3 documents read; none undecided."
+    listed = "2 of 3 documents\n- marsh [1]\n- veld [1]"
+    assert text == f"{listed}\n\n3 of 3 documents read; none undecided."
     assert kinds == ["scope", "plan", "cell", "cell", "cell", "compute"]
     assert llm.kept[-3:] == [1, 1, 1]  # what is read of a document serves the next question
     assert not llm.history  # nothing was written

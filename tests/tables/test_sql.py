@@ -55,6 +55,8 @@ def test_a_name_in_quotation_marks_that_is_not_there_is_an_error() -> None:
         ("SELECT SUM(Deposit_GBP) AS s FROM data", Query("sum", "Deposit_GBP", "Deposit_GBP")),
         ("SELECT AVG(Deposit_GBP) FROM data", Query("average", "Deposit_GBP", "Deposit_GBP")),
         ("SELECT MAX(Out) FROM data", Query("largest", "Out", "Out")),
+        ("SELECT No, MAX(Out) FROM data", Query("largest", "No", "Out")),
+        ("SELECT MIN(Out) AS first, No FROM data", Query("smallest", "No", "Out")),
         (
             "SELECT No FROM data ORDER BY Deposit_GBP LIMIT 1",
             Query("smallest", "No", "Deposit_GBP"),
