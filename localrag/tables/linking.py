@@ -44,24 +44,23 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
 
 
 def of_named_files(question: str, dataset: Dataset) -> Dataset:
-    """The rows of the files or tabs that a word of the question singles out, else all.
+    """The rows of the files or tabs that words of the question single out, else all.
 
-    "fridges", of five logs two. Of such words the longest counts; a date is none, see `_dated`.
+    "fridges", of five logs two. Words for different ones, as in "from January to March", single out
+    nothing. A date is no such word, see `_dated`.
     """
     asked = fold(question)
     names = [fold(f"{_file_name(table.source)} {table.sheet}") for table in dataset.tables]
     words = {word for name in names for word in _WORD_OF_NAME.findall(name)}
-    telling = [
-        word
+    named = [
+        {place for place, name in enumerate(names) if word in name}
         for word in words
-        if _begins_word(word, asked) and 0 < sum(word in name for name in names) < len(names)
+        if _begins_word(word, asked)
     ]
-    if not telling:
+    fewest = min(named, key=len, default=set())
+    if not 0 < len(fewest) < len(names) or not all(fewest <= places for places in named):
         return dataset
-    word = max(telling, key=lambda word: (len(word), word))
-    return dataset_of(
-        [table for table, name in zip(dataset.tables, names, strict=True) if word in name]
-    )
+    return dataset_of([dataset.tables[place] for place in sorted(fewest)])
 
 
 def _file_name(source: str) -> str:

@@ -473,6 +473,7 @@ def logs() -> Dataset:
         ("What did both fridges cost in 2025?", ["fridge-1", "fridge-2"]),
         ("What did the autoclave cost?", ["autoclave"]),
         ("What did all of it cost?", ["fridge-1", "fridge-2", "autoclave"]),
+        ("Did a fridge or the autoclave cost more?", ["fridge-1", "fridge-2", "autoclave"]),
     ],
 )
 def test_a_word_of_the_question_singles_out_files(question: str, files: list[str]) -> None:
