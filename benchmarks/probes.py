@@ -7,8 +7,9 @@
 `states` reads what lies in `probes/`: questions about one thing or all (`questions.jsonl`) and
 about documents or what stands in them (`listed.jsonl`), folders, of each of which a library is made
 and the first two sections that a search brings for a question are read with it, as `ask` reads them
-(`folders.jsonl`), and sheets with questions that one of them answers, or none (`tables.jsonl`). All
-were written for this by people who knew neither the code nor the folders that it is measured on.
+(`folders.jsonl`), and sheets with questions that one of them answers, or none (`tables.jsonl`).
+With `--of members` also documents and which of them questions are about (`members.jsonl`). All were
+written for this by people who knew neither the code nor the folders that it is measured on.
 `fit` is a logistic regression with a ridge penalty; its figures are of ten parts, each read along
 what the other nine gave (folders stay whole). Decisions that are not fitted stay as they stand in
 `--out`, if that is for the same model and prompts. `measure` is on folders as `folders.py` has
@@ -42,7 +43,7 @@ from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, loaded, saved
 from localrag.prompts import with_examples
 from localrag.rag.calibration import PROBE_CURVE, STARTER_PROBES, probe_key
-from localrag.tables.membership import LISTS_DOCUMENTS
+from localrag.tables import membership
 from localrag.tables.plan import COMPARES, COMPUTES_OF, FITS, PROBED_ABOUT_ALL, fit_messages
 from localrag.text.language import answer_language
 from localrag.types import Message
@@ -65,20 +66,24 @@ OPERATIONS = {
     "latest": "MAX",
 }
 """Of questions about all, by their kind; of others none is fitted."""
+BELONGS = "belongs"
+"""Whether a document is one that a question is about. It is measured here alone: states do not tell
+it well enough (`log/2026-11.md`)."""
 PENALTY = {
     "about_all": 0.003,
     "compares": 0.01,
     **dict.fromkeys(COMPUTES_OF, 0.003),
     "relevance": 0.01,
     FITS: 0.01,
-    LISTS_DOCUMENTS: 0.01,
+    membership.LISTS_DOCUMENTS: 0.01,
+    BELONGS: 0.01,
 }
 """Of the directions, for states of mean 0 and deviation 1: C of scikit-learn."""
 
 
 EVERY = 3
 """Which question of a made-up folder of sheets is read; every second of these with
-the sheet that answers it, the next with another."""
+the sheet that answers it, the next with another. Which document of a collection, too."""
 FEWEST = 20
 """Cases of either kind without which nothing is fitted."""
 
@@ -143,6 +148,29 @@ class SheetFolder(msgspec.Struct):
     folder: str
     tables: list[Sheet]
     questions: list[SheetQuestion]
+
+
+class MemberDocument(msgspec.Struct):
+    """A document of a made-up collection; its text has headings as Markdown."""
+
+    file: str
+    title: str
+    text: str
+
+
+class MemberQuestion(msgspec.Struct):
+    """A question about all of a collection, and the files for which all that it asks is so."""
+
+    q: str
+    members: list[str]
+
+
+class Members(msgspec.Struct):
+    """A line of `members.jsonl`."""
+
+    folder: str
+    documents: list[MemberDocument]
+    questions: list[MemberQuestion]
 
 
 class ListQuestion(msgspec.Struct):
@@ -248,8 +276,34 @@ def listed_cases(arguments: argparse.Namespace) -> Iterator[Case]:
     """Of `listed.jsonl`."""
     for asked in read(CASES / "listed.jsonl", ListQuestion)[: arguments.questions]:
         messages = with_examples("listed", answer_language(asked.question), asked.question)
-        labels = {LISTS_DOCUMENTS: asked.lists == "documents"}
+        labels = {membership.LISTS_DOCUMENTS: asked.lists == "documents"}
         yield Case(asked.folder, asked.question, messages, len(messages) - 1, labels)
+
+
+def member_cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """Of `members.jsonl`: a document and a question, does it belong to what is asked?"""
+    collections = read(CASES / "members.jsonl", Members)[: arguments.made_up]
+    for number, collection in enumerate(collections):
+        place = arguments.work / f"members-{number}"
+        files = {
+            document.file: (place / document.file).with_suffix(".md")
+            for document in collection.documents
+        }
+        for document in collection.documents:
+            file = files[document.file]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"# {document.title}\n\n{document.text}\n", "utf-8")
+        with made(place) as rag:
+            for turn, asked in enumerate(collection.questions):
+                for at, (name, file) in enumerate(files.items()):
+                    if (at + turn) % EVERY:
+                        continue
+                    sections = rag.engine.sections_in(
+                        asked.q, str(file), membership.SECTIONS, rag.engine.settings
+                    )
+                    messages = membership.belonging_messages(asked.q, sections)
+                    belongs = name in asked.members
+                    yield Case(collection.folder, asked.q, messages, 1, {BELONGS: belongs})
 
 
 @contextmanager
@@ -266,8 +320,11 @@ MATERIAL: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
     "folders": section_cases,
     "tables": table_cases,
     "listed": listed_cases,
+    "members": member_cases,
 }
-"""The files that directions are fitted on."""
+"""The files of cases by name."""
+FITTED = [name for name in MATERIAL if name != "members"]
+"""Those that directions are fitted on which are shipped."""
 
 
 def measured_cases(folder: Path) -> Iterator[Case]:
@@ -500,7 +557,11 @@ def main() -> None:
     parser.add_argument("--questions", type=int, help="for a trial, the first of them")
     parser.add_argument("--made-up", type=int, help="for a trial, the first made-up folders")
     parser.add_argument(
-        "--of", nargs="+", choices=MATERIAL, default=list(MATERIAL), help="which files of cases"
+        "--of",
+        nargs="+",
+        choices=MATERIAL,
+        default=[name for name in MATERIAL if name != "members"],
+        help="which files of cases",
     )
     parser.add_argument("--out", type=Path, default=SHIPPED, help="fit: where directions go")
     parser.add_argument("--probes", type=Path, default=SHIPPED, help="measure: what is measured")

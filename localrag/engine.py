@@ -502,16 +502,7 @@ class Engine:
             text: str, selected: Sequence[DocumentRecord]
         ) -> Generator[Step, None, Table | None]:
             def sections(asked: str, source: str) -> list[ScoredChunk]:
-                only = _of_document(options, source)
-                wanted = hosted.sendable(settings, library, only.filter, unheard)
-                hits = self._retrieve(
-                    asked,
-                    membership.SECTIONS,
-                    _unexpanded(settings),
-                    replace(only, filter=wanted),
-                    unheard,
-                )
-                hits = self._widened(hits, membership.SECTIONS, None)
+                hits = self.sections_in(asked, source, membership.SECTIONS, settings, options)
                 reading.chunks.update(hit.chunk.id for hit in hits)
                 return hits
 
@@ -975,6 +966,22 @@ class Engine:
         """The ids of the chunks of each section of a document, in order."""
         outline = self._outline_of(document)
         return [[outline.passages[at].id for at in part] for part in sections(outline)]
+
+    def sections_in(
+        self,
+        question: str,
+        source: str,
+        k: int,
+        settings: Settings,
+        options: AskOptions = AskOptions(),
+    ) -> list[ScoredChunk]:
+        """The k sections of the document at a path that a search brings; none of a private one."""
+        only = _of_document(options, source)
+        wanted = hosted.sendable(settings, self.library, only.filter, unheard)
+        only = replace(only, filter=wanted)
+        return self._widened(
+            self._retrieve(question, k, _unexpanded(settings), only, unheard), k, None
+        )
 
     def section(self, chunk: int) -> ScoredChunk | None:
         """The section that holds a chunk, just as an answer reads it; None if it was removed."""

@@ -3,7 +3,8 @@
 The question itself is put to each document: does it belong to what is asked? The share of a yes
 ranks them well and means little by itself: of ten reports the right ones came to .67 and more and
 the others to .57 and less, of six contracts to .93 and .87. So the documents are parted where the
-gap is widest, and only where it is wide.
+gap is widest, and only where it is wide. A probe of the model's state tells no more
+(`benchmarks/log/2026-11.md`).
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from localrag.library.records import DocumentRecord
 from localrag.models.llms.choices import Chooser, choose_by_examples
 from localrag.prompts import YES_NO, render, with_examples
 from localrag.rag.base import timed
-from localrag.rag.grading import Reading
+from localrag.rag.grading import Reading, log_odds
 from localrag.tables.records import NOT_READ, Cell, CellState, CellSteps, Column, Row, Table, Value
 from localrag.tables.whether import unsteered
 from localrag.text.language import answer_language
-from localrag.types import Citation, ScoredChunk, Step
+from localrag.types import Citation, Message, ScoredChunk, Step
 
 SECTIONS = 2
 """Sections of a document that are read, those that a search for the question brings."""
@@ -81,12 +82,17 @@ def belongs(
     read = tuple(filter(None, map(unsteered, sections)))
     if not read:
         return Belonging(document, -math.inf, None)
+    messages = belonging_messages(question, read)
+    cited = quote(sections, question)
+    choice = chooser.choose(messages, YES_NO[answer_language(question)], keep=1)
+    return Belonging(document, log_odds(float(choice[0]) if choice.read else 0.5), cited)
+
+
+def belonging_messages(question: str, sections: Sequence[ScoredChunk]) -> list[Message]:
+    """What a model reads to judge whether a document belongs; the first comes back."""
     language = answer_language(question)
     task = render("belongs", language, question=question.strip())
-    messages = Reading(language, read).messages(task)
-    choice = chooser.choose(messages, YES_NO[language], keep=1)
-    share = min(max(float(choice[0]), 1e-6), 1.0 - 1e-6) if choice.read else 0.5
-    return Belonging(document, math.log(share / (1.0 - share)), quote(sections, question))
+    return Reading(language, tuple(sections)).messages(task)
 
 
 def members(degrees: Sequence[Belonging]) -> list[Belonging] | None:
