@@ -489,7 +489,7 @@ class Engine:
             section = self._widened(hits, 1, allowed)
             reading.chunks.update(hit.chunk.id for hit in section)
             grader = factory.make_grader(model, self.embedder)
-            if not section:
+            if not section or section[0].chunk.columns:  # some rows tell nothing of all of them
                 return Grade(0.0)
             return grader.relevance(text, GradedReading(answer_language(text), tuple(section)))
 

@@ -75,7 +75,8 @@ class LibraryAccess:
     name: Callable[[str], str]
     """What a source is called."""
     stated: Callable[[str], Grade]
-    """How far the best section of the library answers a question by itself."""
+    """How far the best section of the library answers a question by itself; rows of a table do
+    not."""
     ask: Ask
     belonging: Callable[[str, Sequence[DocumentRecord]], Generator[Step, None, Table | None]]
     """Which of some documents a question means, see `tables.membership`."""
