@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag import factory
+from localrag.api import LocalRAG
 from localrag.config.settings import Settings
 from localrag.egress.consent import Consent
 from localrag.engine import AskOptions, Engine
 from localrag.errors import UsageError
 from localrag.library.catalogue.filters import Filter
-from localrag.models.llms.base import Options
+from localrag.models.llms.base import Completion, Options
 from localrag.rag.conversation import Turn
 from localrag.types import Answer, Message, ScoredChunk, Statement, Step
 
@@ -243,3 +244,36 @@ def test_tables_can_be_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("localrag.tables.answering.answered", answered)
     answer, _ = asked(engine, ENGLISH, AskOptions(tables=False))
     assert answer.text.startswith("It was opened")
+
+
+class Counting(Helpful):
+    """Takes every question for a count, every section for enough, and writes one query."""
+
+    def score_choices(
+        self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+    ) -> NDArray[np.float64]:
+        weights = np.full(len(choices), 0.001)
+        weights[choices.index("COUNT") if "COUNT" in choices else 0] = 1.0
+        return weights / weights.sum()
+
+    def complete(self, messages: Sequence[Message], options: Options) -> Completion:
+        return Completion("SELECT COUNT(*) FROM data WHERE Way = 'letter'", 1, 1, "stop")
+
+
+@pytest.mark.models("use-multilingual-v3")
+def test_a_section_that_holds_rows_states_nothing_of_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        factory, "make_model", lambda *_: factory.Model(llm := Counting(), llm, lambda: None)
+    )
+    folder = tmp_path / "in"
+    folder.mkdir()
+    rows = [f"C{number},{'letter' if number % 3 else 'call'},noise\n" for number in range(1, 10)]
+    (folder / "complaints.csv").write_text("No,Way,About\n" + "".join(rows), "utf-8")
+    with LocalRAG.open(tmp_path / "library", settings=Settings()) as rag:
+        rag.add([folder])
+        answer = rag.ask("How many complaints came by letter?")
+    assert answer.text.startswith("6 of 9 rows")
+    assert answer.basis is not None
+    assert answer.basis.counted == 6
