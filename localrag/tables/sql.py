@@ -5,6 +5,8 @@ Parsed by sqlglot. What the database itself would not allow is its affair (`tabl
 
 from __future__ import annotations
 
+import logging
+import math
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -72,13 +74,19 @@ def query_of(sql: str, dataset: Dataset) -> Query | None:
         return None
     if any(select.args.get(part) for part in ("joins", "having", "windows", "offset", "with_")):
         return None
+    source = select.find(exp.From)
+    if source is None or not isinstance(source.this, exp.Table):
+        return None
     keys = {column.key.lower(): column.key for column in dataset.columns}
     try:
         select = _ordered(select)
         where = select.args.get("where")
-        conditions = tuple(_conditions(where.this, keys)) if where else ()
+        conditions = list(_conditions(where.this, keys)) if where else []
         texts = [column.key for column in dataset.columns if column.kind == "text"]
         computed = _computed(select, keys, next(iter(texts), dataset.columns[0].key))
+        counted = select.expressions[0].unalias()
+        if isinstance(counted, exp.Count) and isinstance(counted.this, exp.Column):
+            conditions.append(Condition(_key(counted.this, keys), "not empty"))
     except (KeyError, TypeError, ValueError):
         return None
     if computed is None:
@@ -94,11 +102,20 @@ def _parsed(reply: str) -> exp.Query | None:
     from sqlglot import exp, parse_one
     from sqlglot.errors import SqlglotError
 
-    try:
-        query = parse_one(_FROM.sub("FROM data", match[0].strip()), read="sqlite")
-    except (SqlglotError, RecursionError):
-        return None
-    return query if isinstance(query, exp.Query) else None
+    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # what it cannot say is no query
+
+    sql = match[0].strip()
+    for text in (sql, _FROM.sub("FROM data", sql)):  # "FROM costs-2025" is no name in SQL
+        try:
+            query = parse_one(text, read="sqlite")
+        except (SqlglotError, RecursionError):
+            continue
+        if not isinstance(query, exp.Query):
+            return None
+        for table in query.find_all(exp.Table):
+            table.set("this", exp.to_identifier("data"))
+        return query
+    return None
 
 
 def _ordered(select: exp.Select) -> exp.Select:
@@ -113,14 +130,25 @@ def _ordered(select: exp.Select) -> exp.Select:
         inner = clause.expression if isinstance(clause, exp.EQ) else None
         if isinstance(inner, exp.Subquery) and len(inner.this.expressions) == 1:
             value = inner.this.expressions[0]
-            if isinstance(value, exp.Max | exp.Min) and value.this == clause.this:
+            if _is_extreme(value) and value.this == clause.this:
                 others = [other for other in clauses if other is not clause]
-                made = select.where(*others, append=False) if others else select.copy()
-                if not others:
-                    made.set("where", None)
+                within = inner.this.args.get("where")
+                if within and others and within != exp.Where(this=exp.and_(*others)):
+                    raise ValueError(clause)  # the largest of some rows, among others
+                made = select.copy()
+                made.set("where", within.copy() if within else None)
+                if others and not within:
+                    made = made.where(*others)
                 first = exp.Ordered(this=clause.this.copy(), desc=isinstance(value, exp.Max))
                 return made.order_by(first).limit(1)
     return select
+
+
+def _is_extreme(value: exp.Expr) -> bool:
+    """Whether it is the largest or smallest of a column."""
+    from sqlglot import exp
+
+    return isinstance(value, exp.Max | exp.Min) and not value.expressions
 
 
 def _computed(
@@ -133,12 +161,13 @@ def _computed(
     from sqlglot import exp
 
     values = [value.unalias() for value in select.expressions]
+    values = [exp.column(name) if isinstance(value, exp.Star) else value for value in values]
     value = values[0]
-    if isinstance(value, exp.Star):
-        value = exp.column(name)
-    extremes = [other for other in values if isinstance(other, exp.Max | exp.Min)]
+    extremes = [other for other in values if other.find(exp.AggFunc, exp.Anonymous)]
     beside = [other for other in values if isinstance(other, exp.Column)]
     if extremes and beside and not select.args.get("group"):
+        if len(extremes) > 1 or not _is_extreme(extremes[0]):
+            raise ValueError(select)
         # SQLite: a column beside MAX is that of the row which has the largest.
         largest = isinstance(extremes[0], exp.Max)
         by = _key(extremes[0].this, keys)
@@ -152,7 +181,8 @@ def _computed(
     if not ordered:
         return None if grouped or limit else ("list", of, of)
     first = ordered.expressions[0]
-    if not limit or limit.expression.name != "1" or len(ordered.expressions) != 1:
+    is_first = isinstance(limit, exp.Limit) and limit.expression == exp.Literal.number(1)
+    if not is_first or len(ordered.expressions) != 1:
         return None if grouped or limit else ("list", of, of)
     descends = bool(first.args.get("desc"))
     if not grouped:
@@ -171,9 +201,15 @@ def _aggregate(value: exp.AggFunc, keys: dict[str, str]) -> tuple[Compute, str, 
     from sqlglot import exp
 
     if isinstance(value, exp.Count):
+        if value.expressions:
+            return None
         if isinstance(value.this, exp.Distinct):
+            if len(value.this.expressions) != 1:
+                return None
             of = _key(value.this.expressions[0], keys)
             return "count different", of, of
+        if not isinstance(value.this, exp.Star | exp.Column):
+            return None
         first = next(iter(keys.values()))
         return "count", first, first
     names: dict[type[exp.AggFunc], Compute] = {
@@ -183,7 +219,7 @@ def _aggregate(value: exp.AggFunc, keys: dict[str, str]) -> tuple[Compute, str, 
         exp.Min: "smallest",
     }
     compute = names.get(type(value))
-    if compute is None:
+    if compute is None or value.expressions:  # MAX of two columns is none of rows
         return None
     of = _key(value.this, keys)
     return compute, of, of
@@ -201,7 +237,7 @@ def _conditions(clause: exp.Expr, keys: dict[str, str]) -> Iterator[Condition]:
     elif isinstance(clause, exp.Or):  # of one column's values, as `Query` has them
         either = [*_conditions(clause.left, keys), *_conditions(clause.right, keys)]
         if len({condition.key for condition in either}) > 1 or any(
-            condition.sign != "=" for condition in either
+            condition.sign != "=" or condition.is_column for condition in either
         ):
             raise ValueError(clause)
         yield from either
@@ -217,7 +253,11 @@ def _conditions(clause: exp.Expr, keys: dict[str, str]) -> Iterator[Condition]:
         yield Condition(key, "<=", _value(clause.args["high"]))
     elif isinstance(clause, exp.Is) and isinstance(clause.expression, exp.Null):
         yield Condition(_key(clause.this, keys), "empty")
-    elif isinstance(clause, exp.Not) and isinstance(clause.this, exp.Is):
+    elif (
+        isinstance(clause, exp.Not)
+        and isinstance(clause.this, exp.Is)
+        and isinstance(clause.this.expression, exp.Null)
+    ):
         yield Condition(_key(clause.this.this, keys), "not empty")
     elif isinstance(clause, exp.Like):
         yield _like(_key(clause.this, keys), str(_value(clause.expression)))
@@ -270,7 +310,12 @@ def _value(value: exp.Expr) -> str | float:
         return -float(_value(value.this))
     if not isinstance(value, exp.Literal):
         raise TypeError(value)
-    return str(value.this) if value.is_string else float(value.this)
+    if value.is_string:
+        return str(value.this)
+    number = float(value.this)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
 
 
 def _texts(dataset: Dataset) -> dict[str, str]:

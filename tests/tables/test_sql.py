@@ -29,6 +29,14 @@ from localrag.tables.sql import query_of, sql_in
             "SELECT Tool, COUNT(*) AS n FROM t GROUP BY Tool ORDER BY n DESC",
             'SELECT "Tool", COUNT(*) AS n FROM data GROUP BY "Tool" ORDER BY n DESC',
         ),
+        (
+            "SELECT No FROM costs-2026 WHERE Tool = 'drill'",
+            """SELECT "No" FROM data WHERE "Tool" = 'drill'""",
+        ),
+        (
+            "SELECT No FROM t WHERE \"Lent to\" = 'a letter from Ann'",
+            """SELECT "No" FROM data WHERE "data"."Lent to" = 'a letter from Ann'""",
+        ),
         ("I cannot say.", ""),
         ("SELECT FROM WHERE (", ""),
         (f"SELECT {'(' * 900}1{')' * 900}", ""),
@@ -52,6 +60,15 @@ def test_a_name_in_quotation_marks_that_is_not_there_is_an_error() -> None:
         ("SELECT Lent_to, Out FROM data", Query("list", "Lent_to", "Lent_to")),
         ("SELECT COUNT(*) FROM data", Query("count", "No", "No")),
         ("SELECT COUNT(DISTINCT Tool) FROM data", Query("count different", "Tool", "Tool")),
+        (
+            "SELECT COUNT(Back) FROM data",
+            Query("count", "No", "No", (Condition("Back", "not empty"),)),
+        ),
+        ("SELECT *, MAX(Out) FROM data", Query("largest", "No", "Out")),
+        (
+            "SELECT No FROM data WHERE Out = (SELECT MAX(Out) FROM data WHERE Tool = 'drill')",
+            Query("largest", "No", "Out", (Condition("Tool", "=", "drill"),)),
+        ),
         ("SELECT SUM(Deposit_GBP) AS s FROM data", Query("sum", "Deposit_GBP", "Deposit_GBP")),
         ("SELECT AVG(Deposit_GBP) FROM data", Query("average", "Deposit_GBP", "Deposit_GBP")),
         ("SELECT MAX(Out) FROM data", Query("largest", "Out", "Out")),
@@ -141,6 +158,19 @@ def test_a_query_is_read(sql: str, query: Query) -> None:
         "SELECT Tool FROM data UNION SELECT No FROM data",
         "SELECT UPPER(Tool) FROM data",
         "SELECT TOTAL(Deposit_GBP) FROM data",
+        "SELECT Tool, TOTAL(Deposit_GBP) FROM data",
+        "SELECT COUNT(*) FROM (SELECT DISTINCT Tool FROM data)",
+        "SELECT COUNT(DISTINCT Tool, Out) FROM data",
+        "SELECT COUNT(Price) FROM data",
+        "SELECT MAX(Out, Back) FROM data",
+        "SELECT Tool, MAX(Out), MIN(Back) FROM data",
+        "SELECT Tool FROM data ORDER BY Out LIMIT -1",
+        "SELECT Tool FROM data ORDER BY Out FETCH FIRST 1 ROW ONLY",
+        "SELECT Tool FROM data WHERE Out IS NOT 'x'",
+        "SELECT Tool FROM data WHERE Deposit_GBP < 1e999",
+        "SELECT Tool FROM data WHERE Out = Back OR Out = Tool",
+        "SELECT No FROM data WHERE Back IS NULL AND Out = "
+        "(SELECT MAX(Out) FROM data WHERE Tool = 'saw')",
     ],
 )
 def test_what_is_no_query_of_ours_is_none(sql: str) -> None:
