@@ -497,8 +497,9 @@ def fit(arguments: argparse.Namespace) -> None:
                 shares[place] = fitted.probability(rows[place])
         accuracy, area = np.mean((shares > 0.5) == labels), roc_auc_score(labels, shares)
         print(f"| {decision} | {len(chosen)} | {labels.sum()} | {accuracy:.3f} | {area:.3f} |")
-        fitted = direction(rows, labels, strength)
-        directions[decision] = replace(fitted, key=probe_key(decision, weights))
+        if decision != BELONGS:
+            fitted = direction(rows, labels, strength)
+            directions[decision] = replace(fitted, key=probe_key(decision, weights))
     arguments.out.write_bytes(saved(directions))
 
 
@@ -560,7 +561,7 @@ def main() -> None:
         "--of",
         nargs="+",
         choices=MATERIAL,
-        default=[name for name in MATERIAL if name != "members"],
+        default=FITTED,
         help="which files of cases",
     )
     parser.add_argument("--out", type=Path, default=SHIPPED, help="fit: where directions go")

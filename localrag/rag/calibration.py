@@ -37,13 +37,14 @@ SIGNAL = 0.6
 
 _PROMPTS = ("relevance", "relevance_system", "answerable", "passages")
 _PROBED_PROMPTS = {
+    **dict.fromkeys(
+        ("about_all", "compares", "LIST", "COUNT", "SUM", "MAX"), ("scope", "scope_examples")
+    ),
     "relevance": ("relevance", "relevance_system"),
     "fits": ("rows_fit", "rows_system"),
     "lists_documents": ("listed", "listed_examples"),
 }
 """Those at whose end a state is read, by what is decided."""
-_PROBED_SCOPE = ("scope", "scope_examples")
-"""Those of all other decisions."""
 STARTER_PROBES = "starter_probes.npz"
 """What `benchmarks/probes.py` fitted for the starter, beside this file."""
 
@@ -192,9 +193,12 @@ def starter_calibration() -> Calibration:
 
 
 def probe_key(decision: str, weights_sha256: str) -> str:
-    """Identifies what a probe of a model's states holds for: weights, and the prompts it ends."""
+    """Identifies what a probe of a model's states holds for: weights, and the prompts it ends.
+
+    Raises KeyError for a decision that no probe makes.
+    """
     digest = hashlib.sha256(weights_sha256.encode())
-    for name in _PROBED_PROMPTS.get(decision, _PROBED_SCOPE):
+    for name in _PROBED_PROMPTS[decision]:
         for language in CODES:
             digest.update(b"\0" + template(name, language).encode("utf-8"))
     return digest.hexdigest()
@@ -206,7 +210,7 @@ def load_probes(weights_sha256: str) -> dict[str, Direction]:
     return {
         decision: direction
         for decision, direction in loaded(file.read_bytes()).items()
-        if direction.key == probe_key(decision, weights_sha256)
+        if decision in _PROBED_PROMPTS and direction.key == probe_key(decision, weights_sha256)
     }
 
 

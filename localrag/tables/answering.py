@@ -24,12 +24,11 @@ from localrag.rag.statements import own_sentence
 from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
-from localrag.tables.documents import short_name
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.linking import of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
 from localrag.tables.records import Cell, CellDone, CellSteps, Column, Event, Table
-from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of
+from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
 from localrag.tables.values import in_days, separated
 from localrag.text.figures import counts_asked
 from localrag.text.language import answer_language
@@ -477,12 +476,12 @@ def _written(
         yield replace(finished(question, statements, chunks), basis=basis)
         return True
     by_row = {row: citations[at] for row, at in references.items() if at in citations}
-    values = list(_values(dataset, computed, language))
+    named = _named_documents(dataset, computed)
+    values = named or list(_values(dataset, computed, language))
     statements = []
-    if named := _named_documents(dataset, computed):
+    if named:
         head = _count_text(dataset, computed, language)
         statements.append(Statement(f"{head}\n", rating="fully supported", share=1.0))
-        values = named
     for number, (value, rows) in enumerate(values, 1):
         text = f"- {value}" if len(values) > 1 or statements else value
         marks = tuple(_marks(len(text), [by_row[row] for row in rows if row in by_row]))

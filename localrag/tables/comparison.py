@@ -25,8 +25,9 @@ from localrag.models.llms.structured import list_schema, object_schema, proposal
 from localrag.prompts import render, with_examples
 from localrag.rag.base import timed
 from localrag.rag.refusals import refuses
-from localrag.tables.documents import LONGEST_COLUMN, short_name
+from localrag.tables.documents import LONGEST_COLUMN
 from localrag.tables.records import CellSteps, ColumnKind, Reply, Value
+from localrag.tables.sheets import short_name
 from localrag.tables.values import in_days, separated, value_in
 from localrag.text.figures import figures_not_in
 from localrag.text.instructions import may_steer

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath, PureWindowsPath
 
 from localrag.errors import GenerationError, StoppedError, UsageError
 from localrag.library.catalogue.filters import Filter
@@ -325,9 +324,3 @@ def typed(reply: Reply, kind: ColumnKind, question: str) -> Value | None:
         quoted = " ".join(dict.fromkeys(citation.quote for citation in reply.citations))
         value = value_in(quoted, kind, question)
     return value
-
-
-def short_name(source: str) -> str:
-    """The name of a file without its folders and its suffix."""
-    path = PureWindowsPath(source) if "\\" in source else PurePosixPath(source)
-    return path.stem

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from localrag.tables.query import Condition
-from localrag.tables.sheets import Dataset, SheetColumn, dataset_of
+from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
 from localrag.text.figures import figures
 from localrag.text.normalize import fold
@@ -50,7 +50,7 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     nothing. A date is no such word, see `_dated`.
     """
     asked = fold(question)
-    names = [fold(f"{_file_name(table.source)} {table.sheet}") for table in dataset.tables]
+    names = [fold(f"{short_name(table.source)} {table.sheet}") for table in dataset.tables]
     words = {word for name in names for word in _WORD_OF_NAME.findall(name)}
     named = [
         {place for place, name in enumerate(names) if word in name}
@@ -61,10 +61,6 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     if not 0 < len(fewest) < len(names) or not all(fewest <= places for places in named):
         return dataset
     return dataset_of([dataset.tables[place] for place in sorted(fewest)])
-
-
-def _file_name(source: str) -> str:
-    return source.replace("\\", "/").rpartition("/")[2].rpartition(".")[0]
 
 
 def _begins_word(word: str, asked: str) -> bool:

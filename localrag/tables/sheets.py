@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import TypeVar
 
 from localrag.documents.tables import CELL_BREAK, cells
@@ -302,7 +303,7 @@ def expect_few_rows(dataset: Dataset) -> None:
         raise UsageError(
             "The sheets with the columns of {source} have more than {most} rows together.",
             hint="Name fewer files with --in.",
-            source=_stem(dataset.sources[0]),
+            source=short_name(dataset.sources[0]),
             most=MOST_ROWS,
         )
 
@@ -328,7 +329,7 @@ def dataset_of(group: Sequence[RawTable], stopped: threading.Event | None = None
     sheets = tuple(dict.fromkeys(table.sheet for table in group))
     added: dict[str, list[str]] = {}  # names, also where they are numbers: "2025.csv"
     if len(sources) > 1:
-        added["file"] = [_stem(table.source) for table in group for _ in table.rows]
+        added["file"] = [short_name(table.source) for table in group for _ in table.rows]
     if len(sheets) > 1:
         added["sheet"] = [table.sheet for table in group for _ in table.rows]
     taken: set[str] = {"data", "row", "rowid"}
@@ -365,8 +366,10 @@ def _told_apart(names: Sequence[str]) -> list[str]:
     return told
 
 
-def _stem(source: str) -> str:
-    return source.replace("\\", "/").rpartition("/")[2].rpartition(".")[0] or source
+def short_name(source: str) -> str:
+    """The name of a file without its folders and its suffix."""
+    path = PureWindowsPath(source) if "\\" in source else PurePosixPath(source)
+    return path.stem
 
 
 def key_of(name: str, taken: set[str]) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,11 +30,13 @@ from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
 from localrag.tables.records import Cell, CellDone, Column, Event, Reply, Row, Value
 from localrag.tables.records import Table as Grid
-from localrag.tables.sheets import Dataset, RawTable, dataset_of
+from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, Citation, Place, ScoredChunk, Statement, Step
 
 TOKENIZER = Tokenizer()
+
+MADE_UP = Path(__file__).parents[2] / "benchmarks" / "probes" / "tables.jsonl"
 
 
 def record(source: str, title: str = "") -> DocumentRecord:
@@ -480,6 +484,32 @@ def test_a_word_of_the_question_singles_out_files(question: str, files: list[str
     named = of_named_files(question, logs())
     assert list(named.sources) == [f"/firm/{name}.csv" for name in files]
     assert len(named.rows) == 2 * len(files)
+
+
+def test_of_questions_that_others_wrote_none_is_given_another_sheet() -> None:
+    """Over the sheets that made-up organisations have alike; nothing was chosen on them."""
+    outcomes = Counter[str]()
+    for line in MADE_UP.read_text("utf-8").splitlines():
+        folder = json.loads(line)
+        tables = [
+            RawTable(
+                sheet["file"],
+                sheet["sheet"],
+                tuple(sheet["columns"]),
+                [tuple("" if cell is None else str(cell) for cell in row) for row in sheet["rows"]],
+                [(place, 0) for place in range(1, len(sheet["rows"]) + 1)],
+                document_id=sheet["id"],
+            )
+            for sheet in folder["tables"]
+        ]
+        for alike in datasets(tables):
+            ids = set(alike.documents)
+            for asked in folder["questions"]:
+                if len(ids) > 1 and asked["table"] in ids:
+                    named = of_named_files(asked["q"], alike).documents
+                    right = asked["table"] in named
+                    outcomes["wrong" if not right else "all" if len(named) > 1 else "alone"] += 1
+    assert outcomes == {"all": 198, "alone": 59}
 
 
 def test_two_values_of_one_column_mean_either_of_them() -> None:
