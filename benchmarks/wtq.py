@@ -4,8 +4,9 @@
 
 DATA is a folder of WikiTableQuestions, `questions.jsonl` {id, table, question, answers} and the
 tables as CSV, or `probes/tables.jsonl`: sheets of made-up organisations with questions and SQL,
-whose operation is taken as known there (a probe tells it). The halves are of tables or of
-organisations, not of questions. "sure" is what would be shown as the answer.
+whose operation is taken as known there (a probe tells it). The halves are of tables, drawn by a
+seed, or of organisations in their order, of which the even ones were chosen on. "sure" is what
+would be shown as the answer.
 
 Pasupat and Liang 2015, Compositional Semantic Parsing on Semi-Structured Tables; its evaluator
 compares sets of values without case, accents, quotation marks and brackets, and numbers as numbers.
@@ -48,7 +49,7 @@ def main() -> None:
     """Put the questions, and print how many are answered and how many of these rightly."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("--half", choices=["even", "odd"], help="of the tables, drawn by a seed")
+    parser.add_argument("--half", choices=["even", "odd"], help="of the tables or organisations")
     parser.add_argument("--questions", type=int, help="so many, drawn by a seed")
     parser.add_argument("--out", type=Path, help="a line of JSON for each question")
     arguments = parser.parse_args()
@@ -98,8 +99,10 @@ class Case:
 def chosen(data: Path, half: str | None, count: int | None) -> list[Case]:
     """The questions of a half of the tables, so many of them."""
     cases = list(web_cases(data) if data.is_dir() else made_up_cases(data))
-    tables = sorted({case.table for case in cases})
-    random.Random(SEED).shuffle(tables)
+    tables = list(dict.fromkeys(case.table for case in cases))
+    if data.is_dir():
+        tables.sort()
+        random.Random(SEED).shuffle(tables)
     if half:
         tables = tables[half == "odd" :: 2]
     cases = [case for case in cases if case.table in set(tables)]

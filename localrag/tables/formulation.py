@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts import with_examples
-from localrag.tables.described import described, relevant
+from localrag.tables.description import described, relevant
 from localrag.tables.linking import linked
 from localrag.tables.query import (
     COMPUTES,
@@ -33,7 +33,7 @@ from localrag.tables.sql import query_of, sql_in
 from localrag.text.language import answer_language
 from localrag.types import Message
 
-DRAWN = 5
+MOST_QUERIES = 5
 """Queries that are drawn at most, the first of them the likeliest."""
 _ALIKE = 3
 """Queries after which no more are drawn, if all give the same."""
@@ -123,7 +123,7 @@ def _queries(question: str, dataset: Dataset, llm: LLM) -> Iterator[Query | None
     """What the model writes, the likeliest first; None for what is no query."""
     language = answer_language(question)
     messages = _asked(question, dataset, language)
-    for seed in range(DRAWN):
+    for seed in range(MOST_QUERIES):
         options = Options(
             max_tokens=_REPLY,
             temperature=_TEMPERATURE if seed else 0.0,

@@ -18,7 +18,7 @@ from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render, with_examples
 from localrag.tables.collections import Collection
-from localrag.tables.described import described, relevant
+from localrag.tables.description import described, relevant
 from localrag.tables.query import COMPUTES, Compute
 from localrag.tables.sheets import Dataset
 from localrag.text.language import answer_language

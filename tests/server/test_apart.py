@@ -23,15 +23,15 @@ from localrag.server.results import Results
 from localrag.server.views import View
 from localrag.types import Message
 
-DRAWN = SimpleNamespace(is_drawn=True)
+MOST_QUERIES = SimpleNamespace(is_drawn=True)
 
 
 def test_pages_of_other_libraries_stay_where_something_is_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn, ended = list[bool](), list[bool]()
-    monkeypatch.setattr(pages, "view_span", lambda *_: DRAWN)
-    monkeypatch.setattr(pages, "with_image", lambda library, *_: drawn.append(True) or DRAWN)
+    monkeypatch.setattr(pages, "view_span", lambda *_: MOST_QUERIES)
+    monkeypatch.setattr(pages, "with_image", lambda library, *_: drawn.append(True) or MOST_QUERIES)
     monkeypatch.setattr(pages.ParsingProcess, "close", lambda _: ended.append(True))
     one = cast(Any, SimpleNamespace(has_document=lambda _: True))
 
@@ -52,7 +52,7 @@ def test_pages_of_other_libraries_stay_where_something_is_removed(
 def test_each_library_has_a_drawing_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a page of one library may do there cannot be done to the next one's."""
     used, ended = list[tuple[str, object]](), list[object]()
-    monkeypatch.setattr(pages, "view_span", lambda *_: DRAWN)
+    monkeypatch.setattr(pages, "view_span", lambda *_: MOST_QUERIES)
     monkeypatch.setattr(
         pages, "with_image", lambda library, _, process, __: used.append((library.name, process))
     )

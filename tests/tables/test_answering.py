@@ -24,7 +24,7 @@ from localrag.tables.answering import LibraryAccess, answered, shown
 from localrag.tables.collections import collections
 from localrag.tables.columns import proposed
 from localrag.tables.comparison import Ask
-from localrag.tables.formulation import DRAWN, Computed, compute
+from localrag.tables.formulation import MOST_QUERIES, Computed, compute
 from localrag.tables.linking import linked, of_named_files
 from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
@@ -286,7 +286,7 @@ def test_where_no_document_fits_that_is_the_answer() -> None:
     assert answer is not None
 
 
-BELOW = ['SELECT Item FROM data WHERE "In_stock" < "Minimum"'] * DRAWN
+BELOW = ['SELECT Item FROM data WHERE "In_stock" < "Minimum"'] * MOST_QUERIES
 """What a model writes of items that are below their minimum, as often as it is asked."""
 
 
@@ -315,7 +315,7 @@ def test_rows_of_sheets_are_counted_where_readings_agree() -> None:
 def test_an_answer_says_how_many_tables_were_not_read(question: str, told: str) -> None:
     table = replace(stock().tables[0], unread=7)
     fits = FITS | {"是": 9, "否": 1}
-    llm = ScriptedLLM(["SELECT Item FROM data"] * DRAWN, [LIST, fits, fits])
+    llm = ScriptedLLM(["SELECT Item FROM data"] * MOST_QUERIES, [LIST, fits, fits])
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[dataset_of([table])])
     text, answer, _ = run(question, llm, asked)
     assert text.endswith(f"\n{told}")
@@ -352,7 +352,7 @@ def test_where_they_differ_both_are_told_and_neither_is_the_answer() -> None:
 
 @pytest.mark.parametrize("sql", ["SELECT Item FROM data WHERE Item = 'rope'", "no query at all"])
 def test_where_no_row_fits_the_question_is_answered_as_ever(sql: str) -> None:
-    llm = ScriptedLLM([sql] * DRAWN, [LIST, FITS, MAYBE])
+    llm = ScriptedLLM([sql] * MOST_QUERIES, [LIST, FITS, MAYBE])
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     text, answer, steps = run("Which items are below their minimum?", llm, asked)
     assert (text, answer) == ("", None)
@@ -448,7 +448,7 @@ def test_the_conditions_that_a_question_names_are_read_off_its_words() -> None:
 def test_a_count_of_none_in_a_time_of_which_no_row_is_proves_nothing() -> None:
     def counted(day: str) -> Computed:
         sql = f"SELECT count(*) FROM data WHERE State = 'open' AND Day LIKE '{day}%'"
-        return compute("How many are open?", orders(), ScriptedLLM([sql] * DRAWN))
+        return compute("How many are open?", orders(), ScriptedLLM([sql] * MOST_QUERIES))
 
     assert counted("2026-06").doubt == "nothing"
     assert counted("2026-01").sure
@@ -514,7 +514,7 @@ def test_of_questions_that_others_wrote_none_is_given_another_sheet() -> None:
 
 def test_two_values_of_one_column_mean_either_of_them() -> None:
     where = "file IN ('fridge-1', 'fridge-2') AND Date LIKE '2025%'"
-    llm = ScriptedLLM([f"SELECT SUM(Cost_GBP) FROM data WHERE {where}"] * DRAWN)
+    llm = ScriptedLLM([f"SELECT SUM(Cost_GBP) FROM data WHERE {where}"] * MOST_QUERIES)
     computed = compute("What did both fridges cost in 2025?", logs(), llm)
     assert computed.sure
     assert computed.values == ((30.5,),)
@@ -523,7 +523,7 @@ def test_two_values_of_one_column_mean_either_of_them() -> None:
 
 
 def test_of_the_largest_it_is_said_whose_it_is() -> None:
-    llm = ScriptedLLM(["SELECT MAX(Cost_GBP) FROM data"] * DRAWN, [{"MAX": 1}, FITS])
+    llm = ScriptedLLM(["SELECT MAX(Cost_GBP) FROM data"] * MOST_QUERIES, [{"MAX": 1}, FITS])
     sources = ["/firm/autoclave.csv"]
     text, _, _ = run("What cost most?", llm, access(Filled([]), hits=sources, sheets=[logs()]))
     assert text.startswith("autoclave, repair: 99 GBP [1]\n")
@@ -531,7 +531,7 @@ def test_of_the_largest_it_is_said_whose_it_is() -> None:
 
 def test_a_count_has_the_measure_word_of_its_question() -> None:
     scores = [{"COUNT": 1}, {"是": 9, "否": 1}]
-    llm = ScriptedLLM(["SELECT COUNT(*) FROM data"] * DRAWN, scores)
+    llm = ScriptedLLM(["SELECT COUNT(*) FROM data"] * MOST_QUERIES, scores)
     library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     text, _, _ = run("清单里有几件物品？", llm, library)
     assert text.startswith("3件（共3行） [1]\n")

@@ -30,7 +30,7 @@ from localrag.presentation.computed import basis_lines, computed_json, computed_
 from localrag.presentation.tables import total_lines
 from localrag.tables import query, sheets
 from localrag.tables.documents import Work, cell_key, fill, select
-from localrag.tables.formulation import DRAWN, compute
+from localrag.tables.formulation import MOST_QUERIES, compute
 from localrag.tables.query import Query, run, sql_of
 from localrag.tables.records import Begun, CellDone, Column, Reply, Table
 from localrag.tables.sheets import Dataset, RawTable, datasets, raw_tables
@@ -219,7 +219,7 @@ def test_more_rows_than_can_be_held_are_refused(monkeypatch: pytest.MonkeyPatch)
 def test_a_formula_without_a_result_is_not_counted_and_said() -> None:
     rows = [("Item", "Price"), *((f"item {n}", str(n)) for n in range(19)), ("x", "=SUM(B2:B9)")]
     made = dataset(sheet("p.csv", rows))
-    llm = ScriptedLLM(["SELECT SUM(Price) FROM data"] * DRAWN)
+    llm = ScriptedLLM(["SELECT SUM(Price) FROM data"] * MOST_QUERIES)
     computed = compute("What do they cost together?", made, llm)
     assert computed.values == ((171.0,),)
     assert any(
@@ -380,7 +380,7 @@ def test_tables_that_were_not_read_are_counted_and_told(monkeypatch: pytest.Monk
     assert datasets(raw_tables(many_tables(3)))[0].unread_tables == {}
     made = datasets(raw_tables(many_tables(5)))
     assert [some.unread_tables for some in made] == 3 * [{"/in/report.html": 2}]
-    computed = compute("How many are there?", made[0], ScriptedLLM(["no query"] * DRAWN))
+    computed = compute("How many are there?", made[0], ScriptedLLM(["no query"] * MOST_QUERIES))
     told = "2 tables of report.html were not read: the limit is 2000 for each document"
     assert told in list(computed_lines(made[0], computed))
     assert told not in list(computed_lines(datasets(raw_tables(many_tables(3)))[0], computed))

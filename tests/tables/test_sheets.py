@@ -16,7 +16,7 @@ from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.presentation.computed import computed_json, computed_lines
 from localrag.tables.collections import Collection
-from localrag.tables.formulation import DRAWN, compute
+from localrag.tables.formulation import MOST_QUERIES, compute
 from localrag.tables.plan import Rows, Scope, fitting, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_of
 from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, raw_tables
@@ -118,7 +118,7 @@ def test_sql_of_a_model_has_texts_as_they_stand() -> None:
 
 def drawn(*queries: str) -> ScriptedLLM:
     """A model that writes these in turn, and the last of them over and over."""
-    return ScriptedLLM([*queries, *[queries[-1]] * (DRAWN - len(queries))])
+    return ScriptedLLM([*queries, *[queries[-1]] * (MOST_QUERIES - len(queries))])
 
 
 def test_what_the_first_queries_give_alike_is_the_answer() -> None:
@@ -133,7 +133,7 @@ def test_what_the_first_queries_give_alike_is_the_answer() -> None:
     assert any("1 row with totals left out" in line for line in lines)
     temperatures = [options.temperature for _, options in llm.history]
     assert temperatures[0] == 0.0
-    assert len(temperatures) < DRAWN
+    assert len(temperatures) < MOST_QUERIES
     assert len({options.seed for _, options in llm.history}) == len(temperatures)
 
 
@@ -143,7 +143,7 @@ def test_what_most_queries_give_is_the_answer() -> None:
     computed = compute("How many repairs were there?", dataset(COSTS), llm)
     assert computed.values == ((2,),)
     assert computed.share == pytest.approx(4 / 5)
-    assert len(llm.history) == DRAWN
+    assert len(llm.history) == MOST_QUERIES
 
 
 def test_where_no_answer_has_half_of_the_queries_two_are_told() -> None:
