@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from localrag.library.indexes.base import TermStatistics
+from localrag.text.background import PASSAGES, idf
 from localrag.text.language import detect
 from localrag.types import Hit
 
@@ -63,20 +64,17 @@ def keyword_confidence(
     """How much a passage's words settle a question by themselves, in [0, 1].
 
     The geometric mean of two shares. One is the share of the question's information that the
-    passage holds, the information of a term being its idf, ln(1 + (N - n + 0.5) / (n + 0.5)).
+    passage holds, the information of a term being its idf (`text.background`).
     The other is I / (I + ln N) for the information I that it holds: it takes ln N to single out
     one of N passages, so the best of N holds about that by chance. `frequencies` says in how
     many of the `passages` each of `terms` occurs.
     """
-    information = {
-        term: math.log(1 + (passages - frequencies[term] + 0.5) / (frequencies[term] + 0.5))
-        for term in terms
-    }
+    information = {term: idf(term, frequencies[term], passages) for term in terms}
     shared = sum(information[term] for term in terms if term in held)
     if shared <= 0:
         return 0.0
     coverage = shared / sum(information.values())
-    beyond_chance = shared / (shared + math.log(passages))
+    beyond_chance = shared / (shared + math.log(passages + PASSAGES))
     return math.sqrt(coverage * beyond_chance)
 
 

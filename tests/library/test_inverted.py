@@ -18,6 +18,7 @@ from localrag.evaluation.retrieval.metrics import ndcg, score_rankings
 from localrag.library.indexes.base import INHERITED, Storage
 from localrag.library.indexes.inverted import INHERITED_WEIGHT, InvertedKeywords
 from localrag.library.indexes.rank_bm25 import RankBm25Keywords
+from localrag.text.background import smoothed
 from localrag.text.tokenize import Tokenizer
 
 Engine = InvertedKeywords | RankBm25Keywords
@@ -43,12 +44,12 @@ def corpus(count: int, seed: int = 0) -> list[list[str]]:
 
 
 def bm25(query: list[str], passages: dict[int, list[str]]) -> dict[int, float]:
-    """Okapi BM25 as Lucene has it, written out."""
+    """Okapi BM25 as Lucene has it, written out, over smoothed counts."""
     mean = sum(map(len, passages.values())) / len(passages)
     scores: dict[int, float] = {}
     for term in query:
-        n = sum(term in terms for terms in passages.values())
-        idf = math.log(1 + (len(passages) - n + 0.5) / (n + 0.5))
+        n, total = smoothed(term, sum(term in p for p in passages.values()), len(passages))
+        idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
         for key, terms in passages.items():
             tf = terms.count(term)
             if tf:
@@ -307,8 +308,9 @@ def test_what_a_passage_inherits_is_a_field_of_its_own() -> None:
     expected: dict[int, float] = {}
     for term in ("liability", "ottway", "lease"):
         fields = (passages, heirs)
-        n = max(sum(term in terms for terms in field.values()) for field in fields)
-        idf = math.log(1 + (len(passages) - n + 0.5) / (n + 0.5))
+        count = max(sum(term in terms for terms in field.values()) for field in fields)
+        n, total = smoothed(term, count, len(passages))
+        idf = math.log(1 + (total - n + 0.5) / (n + 0.5))
         for key, terms in passages.items():
             length = 1 - 0.75 + 0.75 * len(terms) / mean
             tf = terms.count(term) / length + INHERITED_WEIGHT * (term in heirs.get(key, ()))

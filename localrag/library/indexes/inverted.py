@@ -1,10 +1,10 @@
 """Okapi BM25 over an inverted index, in a folder of segments and a sealed list of them.
 
 The score of a passage is the sum over the query's terms of idf * tf * (k1 + 1) / (tf + k1 * (1 - b
-+ b * length / mean length)), with k1 = 1.2, b = 0.75 and idf = ln(1 + (N - n + 0.5) / (n + 0.5)) as
-Lucene has it (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond",
-2009). N, n and the mean are those of the passages that are left, and terms are added in one order,
-so that scores equal those of an index that never held more, to the digit.
++ b * length / mean length)), with k1 = 1.2, b = 0.75 and the idf of `text.background` (Robertson
+and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009). Counts and the mean
+are those of the passages that are left, and terms are added in one order, so that scores equal
+those of an index that never held more, to the digit.
 
 What a passage inherits from its headings and its document is a field of its own (`base.INHERITED`):
 tf is then tf + w * (1 - b + b * length / mean length) for a term that is inherited, which is BM25F
@@ -22,7 +22,6 @@ fill the end of a list.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from localrag.library.indexes.postings import Postings, batches
 from localrag.library.indexes.segmented import CAPACITY, SegmentedIndex
 from localrag.library.indexes.segments import Segment
 from localrag.library.records import ChunkIds
+from localrag.text.background import idf
 from localrag.types import Hit
 
 K1 = 1.2
@@ -217,9 +217,9 @@ class _Passages:
         for term, times in Counter(query).items():
             count, spans, inherited = self.counted(term)
             if count:
-                idf = math.log(1 + (self.total - count + 0.5) / (count + 0.5))
                 common = count * _COMMON > self.total
-                wanted = _QueryTerm(times * idf * (K1 + 1), spans, inherited, common)
+                weight = times * idf(term, count, self.total) * (K1 + 1)
+                wanted = _QueryTerm(weight, spans, inherited, common)
                 terms.append((count, term, wanted))
         return [wanted for *_, wanted in sorted(terms, key=lambda entry: entry[:2])]
 

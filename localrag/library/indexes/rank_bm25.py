@@ -6,7 +6,6 @@ small libraries.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from localrag.library.folder.gate import clear_index
 from localrag.library.indexes.base import INHERITED, Storage, Terms, Verified, are_allowed
 from localrag.library.records import ID_SUMS, NEVER, ChunkIds, ChunkSet, Stamp
+from localrag.text.background import idf
 from localrag.text.spelling import edits_between
 from localrag.types import Hit
 
@@ -139,6 +139,6 @@ def _okapi(corpus: Sequence[Sequence[str]]) -> Any:
     class LuceneBm25(BM25Okapi):  # type: ignore[misc]
         def _calc_idf(self, nd: Mapping[str, int]) -> None:
             for term, count in nd.items():
-                self.idf[term] = math.log(1 + (self.corpus_size - count + 0.5) / (count + 0.5))
+                self.idf[term] = idf(term, count, self.corpus_size)
 
     return LuceneBm25(corpus, k1=K1, b=B)
