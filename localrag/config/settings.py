@@ -215,6 +215,10 @@ class AnswerSettings(_Section, frozen=True):
     tables: bool = True
     """Whether a question about all (lists, counts, sums, the largest) is computed from the rows of
     sheets, or from documents that are asked one by one, with a statement of completeness."""
+    table_seconds: Count = 120
+    """After so long no more documents are asked one by one for an answer; those that a search
+    brings come first. 0 is as long as it takes. What was not read is said, and `localrag table`
+    knows no such bound."""
     strict: bool = False
     """Whether only what the documents bear out is shown: every sentence is checked before that, and
     where none is left, localrag says that they do not hold the answer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -52,6 +52,10 @@ def unheard(_: Step) -> None:
     """Tell nobody."""
 
 
+Parts = tuple[str, ...]
+"""The parts of a question that asks for several things."""
+
+
 @dataclass(frozen=True, slots=True)
 class Toolkit:
     """What every way to answer works with; `k` passages are read."""
@@ -71,6 +75,8 @@ class Toolkit:
     """Other wordings of a question, for a second search."""
     meter: CostMeter | None = None
     """What tells how long the model takes; None where nobody knows."""
+    parts: MutableMapping[str, Parts] = field(default_factory=dict)
+    """What questions were taken apart into."""
     _asked: dict[str, Asked] = field(default_factory=dict, init=False, repr=False)
 
     def asked(self, question: str) -> Asked:

@@ -14,11 +14,9 @@ import msgspec
 from localrag.languages import LanguageCode
 from localrag.models.llms.structured import object_schema, proposal
 from localrag.prompts import render
-from localrag.rag.base import Toolkit
+from localrag.rag.base import Parts, Toolkit
 from localrag.rag.reading import Evidence, PassageReader
 from localrag.types import Message, ScoredChunk, Statement, Step
-
-Parts = tuple[str, ...]
 
 MOST = 3
 """Parts of a question."""
@@ -39,15 +37,18 @@ _SCHEMA = object_schema(questions={"type": "array", "items": {"type": "string"},
 def proposed(question: str, language: LanguageCode, tools: Toolkit) -> Parts:
     """The parts of a question as the model tells them, none where it asks for one thing.
 
-    Raises `GenerationError` from the model.
+    Asked once for all documents that are asked the same. Raises `GenerationError` from the model.
     """
+    if question in tools.parts:
+        return tools.parts[question]
     prompt = Message("user", render("parts", language, question=question.strip()))
     written = proposal(tools.llm, [prompt], _Proposal, _SCHEMA, _MOST_TOKENS).questions
     terms = frozenset(tools.tokenize(question))
     parts = tuple(
         part for part in dict.fromkeys(written) if frozenset(tools.tokenize(part)) <= terms
     )
-    return parts if len(parts) > 1 else ()
+    tools.parts[question] = parts if len(parts) > 1 else ()
+    return tools.parts[question]
 
 
 def read(

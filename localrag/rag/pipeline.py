@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from localrag.languages import LanguageCode
 from localrag.models.llms.base import CostMeter
-from localrag.rag.base import Piece, Toolkit, check_question
+from localrag.rag.base import Parts, Piece, Toolkit, check_question
 from localrag.rag.both_sides import ConflictReporter
 from localrag.rag.budget import Budget, seconds_spent
 from localrag.rag.citations import Attributor
 from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grade, Grader
-from localrag.rag.parts import Parts
 from localrag.rag.reading import Evidence, PassageReader
 from localrag.rag.statements import Statements
 from localrag.text.language import answer_language

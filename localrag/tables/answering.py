@@ -79,6 +79,8 @@ class LibraryAccess:
     ask: Ask
     belonging: Callable[[str, Sequence[DocumentRecord]], Generator[Step, None, Table | None]]
     """Which of some documents a question means, see `tables.membership`."""
+    is_late: Callable[[], bool] = lambda: False
+    """Whether no more documents are to be read."""
     enough: float = 0.8
     """The grade from which on a section does, see `AnswerSettings`."""
     strict: bool = False
@@ -230,12 +232,14 @@ def _from_documents(
     llm: LLM,
 ) -> Pieces:
     operation, table = scope.operation, None
+    documents = _nearest_first(group.documents, access.hits(question, HITS))
     if operation in ("LIST", "COUNT") and membership.about_documents(question, chooser):
-        table = yield from access.belonging(question, group.documents)
+        table = yield from access.belonging(question, documents)
     if table is None:
-        table = yield from _filled(question, operation, group, access, llm)
+        table = yield from _filled(question, operation, documents, access, llm)
     if table is None or not any(cell.state == "found" for row in table.rows for cell in row.cells):
         return False
+    table = _in_order(table, group.documents)
     language = answer_language(question)
     dataset = typed_rows(table, language)
     query = _settled(operation, dataset, table)
@@ -247,11 +251,12 @@ def _from_documents(
     if query and query.compute == "list" and computed.doubt == "nothing":  # none of so many
         computed = computed_by(question, replace(query, compute="count"), dataset)
     yield _computed_step(computed, seconds)
-    undecided = tuple(
-        access.name(row.source)
+    left = {
+        row.source: any(cell.state == "not read" for cell in row.cells)
         for row in table.rows
         if any(cell.state in ("doubtful", "not read") for cell in row.cells)
-    )
+    }
+    undecided = tuple(map(access.name, left))
     basis = Basis(
         files=_names(group, access),
         rows=len(table.rows),
@@ -271,18 +276,36 @@ def _from_documents(
             references[number] = (row.document_id, quoted.place.start)
     cited = _as_quoted(access.cite(list(references.values())), table)
     read = sum(all(cell.state != "not read" for cell in row.cells) for row in table.rows)
-    closing = render(
-        "computed_documents_open" if undecided else "computed_documents",
-        language,
-        read=str(read),
-        count=str(len(table.rows)),
-        undecided=_listed(undecided, language),
-    )
+    counts = {"read": str(read), "count": str(len(table.rows))}
+    if any(left.values()) and access.is_late():
+        closing = render("computed_documents_late", language, **counts)
+    elif undecided:
+        told = _listed(undecided, language)
+        closing = render("computed_documents_open", language, **counts, undecided=told)
+    else:
+        closing = render("computed_documents", language, **counts)
     return (yield from _written(question, dataset, computed, cited, references, basis, closing))
 
 
+def _nearest_first(
+    documents: Sequence[DocumentRecord], hits: Sequence[str]
+) -> list[DocumentRecord]:
+    """The documents of the best passages first: time may be too short for all."""
+    ranks = {source: rank for rank, source in reversed(list(enumerate(hits)))}
+    return sorted(documents, key=lambda record: ranks.get(record.sources[0], len(hits)))
+
+
+def _in_order(table: Table, documents: Sequence[DocumentRecord]) -> Table:
+    places = {record.id: place for place, record in enumerate(documents)}
+    return replace(table, rows=tuple(sorted(table.rows, key=lambda row: places[row.document_id])))
+
+
 def _filled(
-    question: str, operation: plan.Operation, group: Collection, access: LibraryAccess, llm: LLM
+    question: str,
+    operation: plan.Operation,
+    documents: Sequence[DocumentRecord],
+    access: LibraryAccess,
+    llm: LLM,
 ) -> Generator[Step, None, Table | None]:
     """What the documents reply to the questions that the model proposes; None for no proposal."""
     wanted, seconds = timed(partial(columns.proposed, question, operation, llm))
@@ -291,7 +314,7 @@ def _filled(
         return None
     table: Table | None = None
     steps, began = CellSteps(), time.perf_counter()
-    for event in access.fill(group.documents, wanted):
+    for event in access.fill(documents, wanted):
         if isinstance(event, CellDone):
             seconds, began = time.perf_counter() - began, time.perf_counter()
             name, cell = access.name(event.source), event.cell

@@ -116,16 +116,17 @@ def table(
     chooser: Chooser,
     quote: Callable[[Sequence[ScoredChunk], str], Citation | None],
     name: Callable[[str], str],
+    is_late: Callable[[], bool] = lambda: False,
 ) -> Generator[Step, None, Table | None]:
     """A row for each document with yes or no; None where they are not parted.
 
-    Raises `GenerationError` from the model.
+    Once it `is_late`, no more are read. Raises `GenerationError` from the model.
     """
     degrees, steps = [], CellSteps()
     for number, document in enumerate(documents, 1):
         source = document.sources[0]
-        ask = partial(belongs, question, document, sections(question, source), chooser, quote)
-        degree, seconds = timed(ask)
+        read = [] if is_late() else sections(question, source)
+        degree, seconds = timed(partial(belongs, question, document, read, chooser, quote))
         degrees.append(degree)
         left = len(documents) - number
         state: CellState = "found" if degree.is_read else "not read"

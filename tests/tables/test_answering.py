@@ -120,6 +120,7 @@ def access(
     stated: Callable[[str], Grade] = lambda _: Grade(0.0),
     ask: Ask = lambda *_: Reply("", stated=False),
     belonging: Callable[..., Generator[Step, None, Grid | None]] = unparted,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> LibraryAccess:
     return LibraryAccess(
         hits=lambda *_: list(hits),
@@ -131,6 +132,7 @@ def access(
         stated=stated,
         ask=ask,
         belonging=belonging,
+        is_late=is_late,
     )
 
 
@@ -276,6 +278,38 @@ def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() ->
     assert answer is not None
     assert answer.basis is not None
     assert answer.basis.undecided == ("/firm/contracts/marsh.docx",)
+
+
+def test_where_time_is_over_the_nearest_were_read_and_nothing_is_final() -> None:
+    """The rows are in the order of the documents for all that."""
+
+    class Late(Filled):
+        def __call__(
+            self, documents: Sequence[DocumentRecord], columns: Sequence[Column]
+        ) -> Iterator[Event]:
+            order.extend(record.sources[0] for record in documents)
+            *cells, table = super().__call__(documents, columns)
+            assert isinstance(table, Grid)
+            yield from cells
+            *read, last = table.rows
+            unread = replace(last, cells=(Cell("not read"),))
+            yield Grid(table.columns, (*read, unread))
+
+    order: list[str] = []
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [COUNT, FITS, MAYBE, CONTENTS])
+    marsh, ottway, veld = (name.sources[0] for name in RECORDS[:3])
+    library = access(
+        Late([YES, YES, YES]), hits=[veld, ottway, ottway, marsh], is_late=lambda: True
+    )
+    text, answer, _ = run("How many contracts renew?", llm, library)
+    assert order == [veld, ottway, marsh]
+    counted, closing = text.split("\n\n")
+    assert counted == "2 of 3 documents\n- ottway [1]\n- veld [1]"
+    assert closing.startswith("2 of 3 documents read, those nearest to the question first")
+    assert "Not final" in closing
+    assert answer is not None
+    assert answer.basis is not None
+    assert answer.basis.undecided == (marsh,)
 
 
 def test_where_no_document_fits_that_is_the_answer() -> None:
