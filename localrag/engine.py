@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ from localrag.library.location import Location
 from localrag.library.records import ChunkIds, DocumentRecord
 from localrag.models.embeddings.joined import general
 from localrag.models.llms.base import check_stopped
-from localrag.rag.base import OnStep, Piece, answer_of, check_question, finished, unheard
+from localrag.rag.base import OnStep, Parts, Piece, answer_of, check_question, finished, unheard
 from localrag.rag.citations import Attributor
 from localrag.rag.conversation import Turn, standalone
 from localrag.rag.pipeline import Trace, recorded
@@ -96,7 +96,7 @@ class AskOptions:
     asked before something goes to another machine, in place of that of the process. With
     `paths`, sources are whole paths whatever the engine calls them: for the user of this machine.
     `on_found` hears the passages of an answer as soon as they are found, before a model has read
-    them.
+    them. `parts` are kept over several documents that are asked the same.
     """
 
     k: int | None = None
@@ -113,6 +113,7 @@ class AskOptions:
     consent: Consent | None = None
     paths: bool = False
     on_found: Callable[[Sequence[ScoredChunk]], object] = lambda _: None
+    parts: MutableMapping[str, Parts] | None = None
 
 
 @dataclass(eq=False)
@@ -428,7 +429,9 @@ class Engine:
             lambda terms: self.library.keywords.frequencies(terms),  # opened only if it is needed
         )
         after = [NotFoundExplainer(around, incomplete)]
-        pipeline = self._pipeline(settings, retrieve, reranking, model, embedder, after)
+        pipeline = self._pipeline(
+            settings, retrieve, reranking, model, embedder, after, options.parts
+        )
         for piece in pipeline.pieces(question, trace):
             if isinstance(piece, Step) and steps:  # done on the way to the passages
                 within = sum(step.seconds for step in steps)
@@ -456,6 +459,10 @@ class Engine:
         from localrag.tables.answering import LibraryAccess, Reference, answered
 
         library, paths = self.library, replace(options, paths=True)
+        longest, began = settings.answer.table_seconds, time.monotonic()
+
+        def is_late() -> bool:
+            return 0 < longest <= time.monotonic() - began
 
         def hits(text: str, k: int) -> list[str]:
             plain = _unexpanded(settings)
@@ -477,7 +484,7 @@ class Engine:
         def fill(
             documents: Sequence[DocumentRecord], columns: Sequence[Column]
         ) -> Iterator[TableEvent]:
-            return self._filled(documents, columns, settings, options)
+            return self._filled(documents, columns, settings, options, is_late)
 
         def cite(
             references: Sequence[Reference],
@@ -510,7 +517,9 @@ class Engine:
                 return self._attributor(passages).nearest(asked)
 
             return (
-                yield from membership.table(text, selected, sections, model.chooser, quote, name)
+                yield from membership.table(
+                    text, selected, sections, model.chooser, quote, name, is_late
+                )
             )
 
         name: Callable[[str], str] = str if options.paths else self.display_name
@@ -527,6 +536,7 @@ class Engine:
             stated,
             ask,
             belonging,
+            is_late,
             settings.answer.enough,
             settings.answer.strict,
         )
@@ -620,13 +630,18 @@ class Engine:
         columns: Sequence[Column],
         settings: Settings,
         options: AskOptions,
+        is_late: Callable[[], bool] = lambda: False,
     ) -> Iterator[TableEvent]:
-        """The cells of these documents as they are read, and last the table."""
+        """The cells of these documents as they are read, and last the table.
+
+        None is read any more once it `is_late`.
+        """
         from localrag.tables import documents
         from localrag.tables.records import CellDone, Table
 
         how = msgspec.to_builtins(settings.answer)
         how.pop("tables")  # a cell is about one document
+        how.pop("table_seconds")
         key = json.dumps([how, sorted(self._wording.own.items())], default=str)
         model = settings.llm.model  # which need not be loaded where all cells are kept
         keys = tuple(
@@ -636,9 +651,10 @@ class Engine:
         private = hosted.private_sources(settings).documents(self.library)
         work = documents.Work(tuple(selected), tuple(columns), keys, private)
         stopped = options.stopped or threading.Event()
+        parts: dict[str, Parts] = {}
 
         def ask(column: Column, source: str) -> Reply:
-            narrowed = _of_document(options, source)
+            narrowed = replace(_of_document(options, source), parts=parts)
             if column.kind in ("yes/no", "one of") or (
                 column.kind is None and asks_whether(column.question)
             ):
@@ -648,7 +664,9 @@ class Engine:
         reading = ActiveAnswer(stopped)
         self._reading.add(reading)
         try:
-            for event in documents.fill(self.library, work, ask, stopped.is_set):
+            for event in documents.fill(
+                self.library, work, ask, lambda: stopped.is_set() or is_late()
+            ):
                 if isinstance(event, CellDone):
                     reading.documents.add(selected[event.row].id)
                 elif isinstance(event, Table) and reading.outdated(self.library):
@@ -1005,6 +1023,7 @@ class Engine:
         model: factory.Model,
         embedder: Embedder,
         after: Sequence[AnswerStage] = (),
+        parts: MutableMapping[str, Parts] | None = None,
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
@@ -1017,6 +1036,7 @@ class Engine:
             reranking,
             self._card_of,
             after,
+            parts,
         )
 
     def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:
@@ -1138,8 +1158,10 @@ def open_engine(
     except LibraryNotFoundError:
         if not create:
             raise
-        embedder = factory.make_embedder(settings, factory.make_models())
-        library = opened(create=True, embedding=factory.identity_of(embedder, settings))
+        models = factory.make_models()
+        fresh = factory.for_new_library(settings, models)
+        embedder = factory.make_embedder(fresh, models)
+        library = opened(create=True, embedding=factory.identity_of(embedder, fresh))
     engine = Engine(library, settings, embedder=embedder)
     engine.is_new = embedder is not None
     if create:

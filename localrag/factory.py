@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, MutableMapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -68,7 +69,7 @@ from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.models.registry.store import ModelStore, default_models_dir
 from localrag.prompts.own import Wording, read_wording
-from localrag.rag.base import OnStep, Retrieve, Toolkit
+from localrag.rag.base import OnStep, Parts, Retrieve, Toolkit
 from localrag.rag.calibration import (
     Calibration,
     Scale,
@@ -236,9 +237,10 @@ def make_embedder(settings: Settings, models: ModelStore) -> Embedder:
     """The embedding model, or two joined; a model's folder says which kind it is."""
     name = settings.embedding.name
     parts = models.parts(name)
-    embedders = [_opened(part, settings, models) for part in parts]
     if len(parts) == 1:
-        return embedders[0]
+        return _opened(name, settings, models)
+    with ThreadPoolExecutor(len(parts)) as pool:  # a search waits for both
+        embedders = list(pool.map(lambda part: _opened(part, settings, models), parts))
     return JoinedEmbedder(name, *embedders, languages=languages_served(parts[1], models))
 
 
@@ -288,18 +290,31 @@ def embedding_advice(settings: Settings, library: Library, models: ModelStore) -
     sample = library.chunks(library.spread_chunks(SAMPLED))
     name = library.embedding.name
     trusted = models.knows(name) or name == settings.embedding.model
-
-    def is_present(model: str) -> bool:
-        return models.status(models.catalogue.get(model)).state in ("installed", "unchecked")
-
     return advise(
         name,
         languages_served(name, models) if trusted else (),
         shares([chunk.text for chunk in sample.values()]),
         models.catalogue,
         STARTER_EMBEDDING,
-        is_present,
+        models.is_present,
     )
+
+
+def for_new_library(settings: Settings, models: ModelStore) -> Settings:
+    """The settings with the embedding model of a new library, if they name none.
+
+    It is the starter's and, beside it, one on this machine that finds more in its language. That
+    costs time where a text is in that language, and finds what is asked in other words than those
+    of the documents: `benchmarks/log/2026-11.md`, 2026-11-28.
+    """
+    if settings.embedding.model:
+        return settings
+    better = [name for names in models.catalogue.better.values() for name in names]
+    beside = next(filter(models.is_present, better), None)
+    if beside is None or not models.is_present(STARTER_EMBEDDING):
+        return settings
+    own = msgspec.structs.replace(settings.embedding, model=f"{STARTER_EMBEDDING}+{beside}")
+    return msgspec.structs.replace(settings, embedding=own)
 
 
 def as_built(settings: Settings, library: Library) -> Settings:
@@ -768,10 +783,12 @@ def make_pipeline(
     reranking: Reranking | None = None,
     card_of: CardOf = lambda _: Card("", ""),
     after: Sequence[AnswerStage] = (),
+    parts: MutableMapping[str, Parts] | None = None,
 ) -> Pipeline:
     """The way a question is answered, with stages `after` all others.
 
-    An answer that did what a document says is written again.
+    An answer that did what a document says is written again. `parts` are those of questions that
+    were taken apart already, for who asks several documents the same.
     """
     answer = settings.answer
     tools = Toolkit(
@@ -787,6 +804,7 @@ def make_pipeline(
         card_of,
         partial(_reworded, settings, model.llm),
         model.meter,
+        {} if parts is None else parts,
     )
     grader = make_grader(model, embedder)
     unsupported: Unsupported = "remove unchecked" if answer.strict else answer.unsupported

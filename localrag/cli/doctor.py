@@ -287,13 +287,14 @@ def _embedding(directory: Location, settings: Settings, models: ModelStore) -> I
     import time
 
     from localrag.api import LocalRAG
-    from localrag.factory import as_built, make_embedder
+    from localrag.factory import as_built, for_new_library, make_embedder
 
     with (
         suppress(LibraryError),  # said of the library
         LocalRAG.open(directory, settings=settings, create=False) as rag,
     ):
         settings = as_built(settings, rag.library)
+    settings = for_new_library(settings, models)
     started = time.perf_counter()
     embedder = make_embedder(settings, models)
     embedder.embed_queries(["warm"])

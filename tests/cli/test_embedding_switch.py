@@ -53,7 +53,7 @@ def model_of(library: str) -> str:
 def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> None:
     command = f"localrag --library {library} rebuild --embedding {STARTER}+{BGE_EN}"
     english, at = str(tmp_path / "en.md"), ("--library", library)
-    assert command in run("add", english, *at)
+    assert command in run("add", english, "--embedding", STARTER, *at)
     (tmp_path / "more.md").write_text(ENGLISH.replace("1985", "1986"), encoding="utf-8")
     assert "--embedding" not in run("add", str(tmp_path / "more.md"), *at)
     assert command in run("doctor", "--quick", *at)
@@ -88,6 +88,19 @@ def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> N
     assert "33% of the text is Chinese" in again
 
 
+def test_a_new_library_has_both_models_where_both_are_there(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = run("add", str(tmp_path / "en.md"), str(tmp_path / "zh.md"), "--library", library)
+    assert "--embedding" not in told
+    assert model_of(library) == f"{STARTER}+{BGE_EN}"
+    monkeypatch.setattr(ModelStore, "is_present", lambda _, name: name == STARTER)
+    told = run("add", str(tmp_path / "en.md"), "--library", f"{library}2")
+    assert model_of(f"{library}2") == STARTER
+    assert f"rebuild --embedding {STARTER}+{BGE_EN}" in told  # what is missing is named
+    assert "lighthouse" in run("search", "who guides visitors today", "--library", library)
+
+
 def test_a_new_library_with_the_english_model(library: str, tmp_path: Path) -> None:
     told = run("add", str(tmp_path / "en.md"), "--embedding", "english", "--library", library)
     assert "--embedding" not in told
@@ -101,7 +114,7 @@ def test_a_new_library_with_the_english_model(library: str, tmp_path: Path) -> N
 def test_a_model_that_is_set_for_all_libraries_stands_against_it(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run("add", str(tmp_path / "en.md"), "--library", library)
+    run("add", str(tmp_path / "en.md"), "--embedding", STARTER, "--library", library)
     monkeypatch.setenv("LOCALRAG_EMBEDDING_MODEL", STARTER)
     told = run("rebuild", "--embedding", "english", "--library", library, fails=True)
     assert "config unset embedding.model" in told
@@ -112,7 +125,7 @@ def test_an_open_engine_follows_a_switch(library: str, tmp_path: Path) -> None:
     with LocalRAG.open(library) as rag:
         rag.add([tmp_path / "en.md"])
         assert rag.search("who guides visitors")
-        assert rag.embedder.dimension == 512
+        assert rag.embedder.dimension == 512 + 384
         run("rebuild", "--embedding", "english", "--library", library)
         assert rag.search("who guides visitors")
         assert rag.embedder.dimension == 384

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 from collections.abc import Collection, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -36,10 +37,15 @@ class JoinedEmbedder:
         self.general = general
         self._special = special
         self._languages = {*languages, "mixed"} if languages else frozenset()
-        self._neutral = special.embed_documents([""])[0]
         self.dimension = general.dimension + special.dimension
         parts = json.dumps([general.fingerprint, special.fingerprint, WEIGHT])
         self.fingerprint = f"{name} {hashlib.sha256(parts.encode()).hexdigest()[:16]}"
+
+    @cached_property
+    def _neutral(self) -> Vectors:
+        """The second model's part for a passage that it does not serve, shape (its dimension,)."""
+        vector: Vectors = self._special.embed_documents([""])[0]
+        return vector
 
     @property
     def max_tokens(self) -> int:
@@ -52,10 +58,12 @@ class JoinedEmbedder:
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Passages -> (n, dimension) float32, L2-normalised, in the order given."""
-        special = np.tile(self._neutral, (len(texts), 1))
+        special = np.empty((len(texts), self._special.dimension), dtype=np.float32)
         rows = self._served(texts)
-        if progress is not None and len(rows) < len(texts):
-            progress(len(texts) - len(rows))
+        if len(rows) < len(texts):
+            special[:] = self._neutral
+            if progress is not None:
+                progress(len(texts) - len(rows))
         if rows:
             special[rows] = self._special.embed_documents([texts[row] for row in rows], progress)
         return _joined(self.general.embed_documents(texts), special)

@@ -101,6 +101,10 @@ class ModelStore:
         """Whether `name` is an id, or a name given with `add`, or such joined: a path is none."""
         return all(map(self._knows, self.parts(name)))
 
+    def is_present(self, name: str) -> bool:
+        """Whether a known model is on this machine; looks at sizes only."""
+        return self.status(self.catalogue.get(name)).state in ("installed", "unchecked")
+
     def parts(self, name: str) -> tuple[str, ...]:
         """The names of the models that are joined in a `name` like "a+b"; else the name itself."""
         parts = tuple(name.split("+"))
