@@ -185,15 +185,17 @@ def _computed(
     if not is_first or len(ordered.expressions) != 1:
         return None if grouped or limit else ("list", of, of)
     descends = bool(first.args.get("desc"))
+    aliases = {v.alias.lower(): v.this for v in select.expressions if isinstance(v, exp.Alias)}
+    key = aliases.get(first.this.name.lower(), first.this)
     if not grouped:
-        by = _key(first.this, keys)
+        by = _key(key, keys)
         return "largest" if descends else "smallest", of, by
-    if [_key(key, keys) for key in grouped.expressions] != [of] or not descends:
+    if [_key(column, keys) for column in grouped.expressions] != [of] or not descends:
         return None
-    if isinstance(first.this, exp.Count):
-        return "most frequent", of, of
-    if isinstance(first.this, exp.Sum):
-        return "largest total", of, _key(first.this.this, keys)
+    if isinstance(key, exp.Count):
+        return ("most frequent", of, of) if key.this in (exp.Star(), value) else None
+    if isinstance(key, exp.Sum):
+        return "largest total", of, _key(key.this, keys)
     return None
 
 

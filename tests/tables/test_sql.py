@@ -91,7 +91,16 @@ def test_a_name_in_quotation_marks_that_is_not_there_is_an_error() -> None:
             Query("most frequent", "Tool", "Tool"),
         ),
         (
+            "SELECT Tool, COUNT(*) AS loans FROM data GROUP BY Tool ORDER BY loans DESC LIMIT 1",
+            Query("most frequent", "Tool", "Tool"),
+        ),
+        (
             "SELECT Tool FROM data GROUP BY Tool ORDER BY SUM(Deposit_GBP) DESC LIMIT 1",
+            Query("largest total", "Tool", "Deposit_GBP"),
+        ),
+        (
+            "SELECT Tool, SUM(Deposit_GBP) AS total FROM data GROUP BY Tool "
+            "ORDER BY total DESC LIMIT 1",
             Query("largest total", "Tool", "Deposit_GBP"),
         ),
         (
@@ -157,6 +166,8 @@ def test_a_query_is_read(sql: str, query: Query) -> None:
         "SELECT Tool FROM data WHERE Tool IN (SELECT Tool FROM data)",
         "SELECT Tool FROM data UNION SELECT No FROM data",
         "SELECT UPPER(Tool) FROM data",
+        "SELECT Tool FROM data GROUP BY Tool ORDER BY COUNT(DISTINCT Lent_to) DESC LIMIT 1",
+        "SELECT No, Deposit_GBP * 2 AS Out FROM data ORDER BY Out LIMIT 1",
         "SELECT TOTAL(Deposit_GBP) FROM data",
         "SELECT Tool, TOTAL(Deposit_GBP) FROM data",
         "SELECT COUNT(*) FROM (SELECT DISTINCT Tool FROM data)",
