@@ -40,6 +40,7 @@ from localrag.retrieval import evidence
 from localrag.retrieval.evidence import EvidenceFusion
 from localrag.retrieval.fusion import alpha_fusion, reciprocal_rank_fusion
 from localrag.retrieval.hybrid import HybridRetriever, KeywordRetriever
+from localrag.text.background import PASSAGES, idf
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Hit
 
@@ -209,14 +210,11 @@ def changed(name: str, value: object) -> Iterator[None]:
 
 def confidence(terms, held, passages, frequencies, *, power=0.5, chance=1.0) -> float:
     """`keyword_confidence` with another power than the square root, or a multiple of ln N."""
-    information = {
-        term: math.log(1 + (passages - frequencies[term] + 0.5) / (frequencies[term] + 0.5))
-        for term in terms
-    }
+    information = {term: idf(term, frequencies[term], passages) for term in terms}
     shared = sum(information[term] for term in terms if term in held)
     if shared <= 0:
         return 0.0
-    beyond_chance = shared / (shared + chance * math.log(passages))
+    beyond_chance = shared / (shared + chance * math.log(passages + PASSAGES))
     return (shared / sum(information.values()) * beyond_chance) ** power
 
 

@@ -8,6 +8,7 @@ documents, nor about how anything is shown.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from localrag.summaries.records import Written
     from localrag.tables.documents import Selection
     from localrag.tables.formulation import Computed
-    from localrag.tables.records import Column, Reply, Table
+    from localrag.tables.records import Column, Patience, Reply, Table
     from localrag.tables.records import Event as TableEvent
     from localrag.tables.sheets import Dataset, RawTable
     from localrag.text.sentences import Span
@@ -457,12 +458,10 @@ class Engine:
         from localrag.rag.grading import Reading as GradedReading
         from localrag.tables import documents, membership
         from localrag.tables.answering import LibraryAccess, Reference, answered
+        from localrag.tables.records import Patience
 
         library, paths = self.library, replace(options, paths=True)
-        longest, began = settings.answer.table_seconds, time.monotonic()
-
-        def is_late() -> bool:
-            return 0 < longest <= time.monotonic() - began
+        longest = settings.answer.table_seconds or math.inf
 
         def hits(text: str, k: int) -> list[str]:
             plain = _unexpanded(settings)
@@ -482,9 +481,9 @@ class Engine:
             ]
 
         def fill(
-            documents: Sequence[DocumentRecord], columns: Sequence[Column]
+            documents: Sequence[DocumentRecord], columns: Sequence[Column], *, whole: bool
         ) -> Iterator[TableEvent]:
-            return self._filled(documents, columns, settings, options, is_late)
+            return self._filled(documents, columns, settings, options, Patience(longest, whole))
 
         def cite(
             references: Sequence[Reference],
@@ -518,7 +517,7 @@ class Engine:
 
             return (
                 yield from membership.table(
-                    text, selected, sections, model.chooser, quote, name, is_late
+                    text, selected, sections, model.chooser, quote, name, longest
                 )
             )
 
@@ -536,7 +535,6 @@ class Engine:
             stated,
             ask,
             belonging,
-            is_late,
             settings.answer.enough,
             settings.answer.strict,
         )
@@ -630,14 +628,11 @@ class Engine:
         columns: Sequence[Column],
         settings: Settings,
         options: AskOptions,
-        is_late: Callable[[], bool] = lambda: False,
+        patience: Patience | None = None,
     ) -> Iterator[TableEvent]:
-        """The cells of these documents as they are read, and last the table.
-
-        None is read any more once it `is_late`.
-        """
+        """The cells of these documents as they are read, and last the table."""
         from localrag.tables import documents
-        from localrag.tables.records import CellDone, Table
+        from localrag.tables.records import PATIENT, CellDone, Table
 
         how = msgspec.to_builtins(settings.answer)
         how.pop("tables")  # a cell is about one document
@@ -665,7 +660,7 @@ class Engine:
         self._reading.add(reading)
         try:
             for event in documents.fill(
-                self.library, work, ask, lambda: stopped.is_set() or is_late()
+                self.library, work, ask, stopped.is_set, patience or PATIENT
             ):
                 if isinstance(event, CellDone):
                     reading.documents.add(selected[event.row].id)

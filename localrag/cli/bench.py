@@ -115,8 +115,9 @@ def retrieval(
     from localrag.config.settings import load_settings
     from localrag.evaluation.retrieval.beir import read_retrieval_set, together
     from localrag.evaluator.retrieval import measure_retrieval
+    from localrag.factory import for_new_library, make_models
 
-    settings = load_settings()
+    settings = for_new_library(load_settings(), make_models())
     sets = [read_retrieval_set(folder, queries_from) for folder in folders]
     if queries is not None:
         sets = [dataset.sample(queries) for dataset in sets]

@@ -105,12 +105,12 @@ class EmbeddingSettings(_Section, frozen=True):
     model: str = ""
     """Model id, or the path of a sentence-transformers or ONNX folder, or two ids with a `+`
     between: one of many languages, and beside it one for a single language. Empty: what the library
-    was built with, which for a new library is the starter's."""
+    was built with, which for a new one are those of the preset `starter`."""
     threads: Count = 0
 
     @property
     def name(self) -> str:
-        """The model's id or path, where no library says which."""
+        """The model's id or path, where no library says which; see `factory.for_new_library`."""
         return self.model or STARTER_EMBEDDING
 
 
@@ -215,10 +215,10 @@ class AnswerSettings(_Section, frozen=True):
     tables: bool = True
     """Whether a question about all (lists, counts, sums, the largest) is computed from the rows of
     sheets, or from documents that are asked one by one, with a statement of completeness."""
-    table_seconds: Count = 120
-    """After so long no more documents are asked one by one for an answer; those that a search
-    brings come first. 0 is as long as it takes. What was not read is said, and `localrag table`
-    knows no such bound."""
+    table_seconds: Count = 300
+    """Longest time for which documents are asked one by one for an answer; 0 is as long as it
+    takes. Where it is foreseen to be too short, nothing is counted or added up; a list begins with
+    the documents that a search brings and says what was not read. `localrag table` has none."""
     strict: bool = False
     """Whether only what the documents bear out is shown: every sentence is checked before that, and
     where none is left, localrag says that they do not hold the answer."""

@@ -36,6 +36,7 @@ from localrag.hosted import calls_at_once, private_sources
 from localrag.library.computed import computed_file, computed_key, computed_with
 from localrag.library.library import Library
 from localrag.library.location import Location
+from localrag.models.embeddings.joined import general
 from localrag.types import Note
 
 if TYPE_CHECKING:
@@ -297,6 +298,7 @@ class Evaluator:
             with self._engine(settings) as engine:
                 yield EvaluatedEngine(engine, self._cache, self._tell)
             return
+        settings = factory.for_new_library(settings, factory.make_models())
         wanted = sorted(str(path.resolve()) for path in self._documents)
         cut = factory.chunking_fingerprint(settings)
         key = key_of(
@@ -318,9 +320,10 @@ class Evaluator:
             yield model
 
     def _embedder(self, settings: Settings) -> Embedder:
+        """What compares sentences, on the scale that verdicts of people are on."""
         if own := self._open_own(settings):
-            return own.embedder
-        return factory.make_embedder(settings, factory.make_models())
+            return general(own.embedder)
+        return general(factory.make_embedder(settings, factory.make_models()))
 
 
 def chosen_metrics(names: Sequence[str], *, judged: bool) -> list[str]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.library.records import DocumentRecord
@@ -27,7 +28,7 @@ from localrag.tables.comparison import Ask
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.linking import of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
-from localrag.tables.records import Cell, CellDone, CellSteps, Column, Event, Table
+from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
 from localrag.tables.values import in_days, separated
 from localrag.text.figures import counts_asked
@@ -58,6 +59,15 @@ Cites = tuple[list[ScoredChunk], dict[Reference, Citation]]
 """Passages, and the citation of each row; none of a row whose document was removed meanwhile."""
 
 
+class Fill(Protocol):
+    """What reads cells; `whole` where the table is of no use unless all are read."""
+
+    def __call__(
+        self, documents: Sequence[DocumentRecord], columns: Sequence[Column], /, *, whole: bool
+    ) -> Iterator[Event]:
+        """The cells as they are read, and last the table."""
+
+
 @dataclass(frozen=True, slots=True)
 class LibraryAccess:
     """What a question about all needs of a library, as far as the person may see it.
@@ -69,7 +79,7 @@ class LibraryAccess:
     hits: Callable[[str, int], list[str]]
     records: Callable[[], Sequence[DocumentRecord]]
     sheets: Callable[[Sequence[DocumentRecord]], list[Dataset]]
-    fill: Callable[[Sequence[DocumentRecord], Sequence[Column]], Iterator[Event]]
+    fill: Fill
     cite: Callable[[Sequence[Reference]], Cites]
     name: Callable[[str], str]
     """What a source is called."""
@@ -79,8 +89,6 @@ class LibraryAccess:
     ask: Ask
     belonging: Callable[[str, Sequence[DocumentRecord]], Generator[Step, None, Table | None]]
     """Which of some documents a question means, see `tables.membership`."""
-    is_late: Callable[[], bool] = lambda: False
-    """Whether no more documents are to be read."""
     enough: float = 0.8
     """The grade from which on a section does, see `AnswerSettings`."""
     strict: bool = False
@@ -120,7 +128,7 @@ def answered(
         if number and not _may_follow(rows, judged[0][0]):
             break
         yield Step("plan", {"files": _names(rows, access)}, sure, seconds)
-        answer = yield from _from_rows(question, scope, rows, access, chooser, llm)
+        answer = yield from _from_rows(question, scope, rows, hits, access, chooser, llm)
         if answer:
             return True
         seconds = 0.0
@@ -152,12 +160,13 @@ def _from_rows(
     question: str,
     scope: plan.Scope,
     rows: plan.Rows,
+    hits: Sequence[str],
     access: LibraryAccess,
     chooser: Chooser,
     llm: LLM,
 ) -> Pieces:
     if isinstance(rows, Collection):
-        return (yield from _from_documents(question, scope, rows, access, chooser, llm))
+        return (yield from _from_documents(question, scope, rows, hits, access, chooser, llm))
     if len(rows.rows) > MOST_ROWS:
         return False
     return (yield from _from_sheets(question, rows, access, llm, scope.computes))
@@ -227,19 +236,22 @@ def _from_documents(
     question: str,
     scope: plan.Scope,
     group: Collection,
+    hits: Sequence[str],
     access: LibraryAccess,
     chooser: Chooser,
     llm: LLM,
 ) -> Pieces:
     operation, table = scope.operation, None
-    documents = _nearest_first(group.documents, access.hits(question, HITS))
+    documents = _nearest_first(group.documents, hits)
     if operation in ("LIST", "COUNT") and membership.about_documents(question, chooser):
         table = yield from access.belonging(question, documents)
     if table is None:
         table = yield from _filled(question, operation, documents, access, llm)
     if table is None or not any(cell.state == "found" for row in table.rows for cell in row.cells):
         return False
-    table = _in_order(table, group.documents)
+    table, late = _in_time(table, group.documents)
+    if late and operation != "LIST":  # of some documents nothing is told but which they are
+        return False
     language = answer_language(question)
     dataset = typed_rows(table, language)
     query = _settled(operation, dataset, table)
@@ -251,12 +263,11 @@ def _from_documents(
     if query and query.compute == "list" and computed.doubt == "nothing":  # none of so many
         computed = computed_by(question, replace(query, compute="count"), dataset)
     yield _computed_step(computed, seconds)
-    left = {
-        row.source: any(cell.state == "not read" for cell in row.cells)
+    undecided = tuple(
+        access.name(row.source)
         for row in table.rows
         if any(cell.state in ("doubtful", "not read") for cell in row.cells)
-    }
-    undecided = tuple(map(access.name, left))
+    )
     basis = Basis(
         files=_names(group, access),
         rows=len(table.rows),
@@ -265,7 +276,7 @@ def _from_documents(
         other_sql=computed.other.sql,
         doubt=computed.doubt,
         questions=tuple(column.question for column in table.columns),
-        undecided=undecided,
+        undecided=(*undecided, *map(access.name, late)),
         documents=tuple(record.id for record in group.documents),
     )
     references: dict[int, Reference] = {}
@@ -276,8 +287,8 @@ def _from_documents(
             references[number] = (row.document_id, quoted.place.start)
     cited = _as_quoted(access.cite(list(references.values())), table)
     read = sum(all(cell.state != "not read" for cell in row.cells) for row in table.rows)
-    counts = {"read": str(read), "count": str(len(table.rows))}
-    if any(left.values()) and access.is_late():
+    counts = {"read": str(read), "count": str(len(group.documents))}
+    if late:
         closing = render("computed_documents_late", language, **counts)
     elif undecided:
         told = _listed(undecided, language)
@@ -295,9 +306,12 @@ def _nearest_first(
     return sorted(documents, key=lambda record: ranks.get(record.sources[0], len(hits)))
 
 
-def _in_order(table: Table, documents: Sequence[DocumentRecord]) -> Table:
-    places = {record.id: place for place, record in enumerate(documents)}
-    return replace(table, rows=tuple(sorted(table.rows, key=lambda row: places[row.document_id])))
+def _in_time(table: Table, documents: Sequence[DocumentRecord]) -> tuple[Table, list[str]]:
+    """The rows that were read in time, in the order of the documents; the others by their paths."""
+    rows = {row.document_id: row for row in table.rows}
+    every = [rows[record.id] for record in documents]
+    late = [row.source for row in every if any(cell.reason == LATE.reason for cell in row.cells)]
+    return replace(table, rows=tuple(row for row in every if row.source not in late)), late
 
 
 def _filled(
@@ -314,7 +328,7 @@ def _filled(
         return None
     table: Table | None = None
     steps, began = CellSteps(), time.perf_counter()
-    for event in access.fill(documents, wanted):
+    for event in access.fill(documents, wanted, whole=operation != "LIST"):
         if isinstance(event, CellDone):
             seconds, began = time.perf_counter() - began, time.perf_counter()
             name, cell = access.name(event.source), event.cell

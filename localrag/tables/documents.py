@@ -21,13 +21,16 @@ from localrag.prompts import UNSTATED
 from localrag.rag.base import LONGEST_QUESTION
 from localrag.rag.statements import words
 from localrag.tables.records import (
+    LATE,
     NOT_READ,
+    PATIENT,
     Begun,
     Cell,
     CellDone,
     Column,
     ColumnKind,
     Event,
+    Patience,
     Reply,
     Row,
     Table,
@@ -186,11 +189,17 @@ class Work:
     private: frozenset[str] = frozenset()
 
 
-def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) -> Iterator[Event]:
+def fill(
+    library: Library,
+    work: Work,
+    ask: Ask,
+    stopped: Callable[[], bool],
+    patience: Patience = PATIENT,
+) -> Iterator[Event]:
     """The cells as they are read, document by document, and last of all the table.
 
-    Once `stopped` says so, what is left is "not read". Raises what `ask` raises but for failures of
-    the model in one document, which leave that cell unread.
+    Once `stopped` says so, or `patience` is at its end, what is left is "not read". Raises what
+    `ask` raises but for failures of the model in one document, which leave that cell unread.
     """
     began = time.perf_counter()
     kept = _kept(library, work)
@@ -204,7 +213,7 @@ def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) ->
     replies: dict[tuple[str, str], Reply] = dict(kept)
     failed: dict[tuple[str, str], str] = {}
     keeper = Keeper(library)
-    halted = False
+    halted, late, todo = False, False, to_read
     for number, document in enumerate(work.documents):
         for place, (column, key) in enumerate(zip(work.columns, work.keys, strict=True)):
             at = document.id, key
@@ -215,6 +224,10 @@ def fill(library: Library, work: Work, ask: Ask, stopped: Callable[[], bool]) ->
                     failed[at] = "private"
                 elif halted:
                     continue
+                elif late := late or patience.ends(
+                    time.perf_counter() - began, todo - to_read, to_read
+                ):
+                    failed[at] = LATE.reason
                 else:
                     try:
                         replies[at] = _of(ask(column, document.sources[0]), document.sources[0])

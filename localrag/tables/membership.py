@@ -10,6 +10,7 @@ gap is widest, and only where it is wide. A probe of the model's state tells no 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,17 @@ from localrag.models.llms.choices import Chooser, choose_by_examples
 from localrag.prompts import YES_NO, render, with_examples
 from localrag.rag.base import timed
 from localrag.rag.grading import Reading, log_odds
-from localrag.tables.records import NOT_READ, Cell, CellState, CellSteps, Column, Row, Table, Value
+from localrag.tables.records import (
+    NOT_READ,
+    Cell,
+    CellState,
+    CellSteps,
+    Column,
+    Patience,
+    Row,
+    Table,
+    Value,
+)
 from localrag.tables.whether import unsteered
 from localrag.text.language import answer_language
 from localrag.types import Citation, Message, ScoredChunk, Step
@@ -116,21 +127,26 @@ def table(
     chooser: Chooser,
     quote: Callable[[Sequence[ScoredChunk], str], Citation | None],
     name: Callable[[str], str],
-    is_late: Callable[[], bool] = lambda: False,
+    seconds: float = math.inf,
 ) -> Generator[Step, None, Table | None]:
     """A row for each document with yes or no; None where they are not parted.
 
-    Once it `is_late`, no more are read. Raises `GenerationError` from the model.
+    Nor where all would take more than so many seconds: only among all a gap says something.
+    Raises `GenerationError` from the model.
     """
-    degrees, steps = [], CellSteps()
+    degrees: list[Belonging] = []
+    steps = CellSteps()
+    patience, began = Patience(seconds, whole=True), time.perf_counter()
     for number, document in enumerate(documents, 1):
         source = document.sources[0]
-        read = [] if is_late() else sections(question, source)
-        degree, seconds = timed(partial(belongs, question, document, read, chooser, quote))
-        degrees.append(degree)
         left = len(documents) - number
+        if patience.ends(time.perf_counter() - began, len(degrees), left + 1):
+            return None
+        read = sections(question, source)
+        degree, taken = timed(partial(belongs, question, document, read, chooser, quote))
+        degrees.append(degree)
         state: CellState = "found" if degree.is_read else "not read"
-        yield steps.step(name(source), state, left, 1.0 / (1.0 + math.exp(-degree.odds)), seconds)
+        yield steps.step(name(source), state, left, 1.0 / (1.0 + math.exp(-degree.odds)), taken)
     chosen = members(degrees)
     if chosen is None:
         return None

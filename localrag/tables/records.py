@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal, get_args
 
@@ -119,6 +120,29 @@ class Cell:
 
 
 NOT_READ = Cell("not read")
+LATE = replace(NOT_READ, reason="late")
+"""Not read because it would have taken too long."""
+
+_TRIAL = 3
+"""Cells by whose time it is foreseen how long all take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long cells may be read; `whole` where the table is of no use unless all are."""
+
+    seconds: float = math.inf
+    whole: bool = False
+
+    def ends(self, spent: float, done: int, left: int) -> bool:
+        """Whether no more are to be read, after `done` in so many seconds, with `left` to go."""
+        if self.whole and left and done >= _TRIAL:
+            spent += spent / done * left
+        return spent >= self.seconds
+
+
+PATIENT = Patience()
+"""As long as it takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,15 +185,19 @@ def _computed(
     if not is_first or len(ordered.expressions) != 1:
         return None if grouped or limit else ("list", of, of)
     descends = bool(first.args.get("desc"))
-    aliases = {v.alias.lower(): v.this for v in select.expressions if isinstance(v, exp.Alias)}
-    key = aliases.get(first.this.name.lower(), first.this)
+    aliases = [value for value in select.expressions if isinstance(value, exp.Alias)]
+    key = first.this
+    if isinstance(key, exp.Column) and not key.table:  # SQLite looks for a name's alias first
+        named = (alias.this for alias in aliases if alias.alias.lower() == key.name.lower())
+        key = next(named, key)
     if not grouped:
         by = _key(key, keys)
         return "largest" if descends else "smallest", of, by
     if [_key(column, keys) for column in grouped.expressions] != [of] or not descends:
         return None
     if isinstance(key, exp.Count):
-        return ("most frequent", of, of) if key.this in (exp.Star(), value) else None
+        counts_rows = isinstance(key.this, exp.Star | exp.Literal) or key.this == value
+        return ("most frequent", of, of) if counts_rows and not key.expressions else None
     if isinstance(key, exp.Sum):
         return "largest total", of, _key(key.this, keys)
     return None

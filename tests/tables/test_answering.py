@@ -28,7 +28,7 @@ from localrag.tables.formulation import MOST_QUERIES, Computed, compute
 from localrag.tables.linking import linked, of_named_files
 from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
-from localrag.tables.records import Cell, CellDone, Column, Event, Reply, Row, Value
+from localrag.tables.records import LATE, Cell, CellDone, Column, Event, Patience, Reply, Row, Value
 from localrag.tables.records import Table as Grid
 from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets
 from localrag.text.tokenize import Tokenizer
@@ -91,7 +91,11 @@ class Filled:
         self.asked: list[Column] = []
 
     def __call__(
-        self, documents: Sequence[DocumentRecord], columns: Sequence[Column]
+        self,
+        documents: Sequence[DocumentRecord],
+        columns: Sequence[Column],
+        *,
+        whole: bool,
     ) -> Iterator[Event]:
         self.asked += columns
         rows = []
@@ -120,7 +124,6 @@ def access(
     stated: Callable[[str], Grade] = lambda _: Grade(0.0),
     ask: Ask = lambda *_: Reply("", stated=False),
     belonging: Callable[..., Generator[Step, None, Grid | None]] = unparted,
-    is_late: Callable[[], bool] = lambda: False,
 ) -> LibraryAccess:
     return LibraryAccess(
         hits=lambda *_: list(hits),
@@ -132,7 +135,6 @@ def access(
         stated=stated,
         ask=ask,
         belonging=belonging,
-        is_late=is_late,
     )
 
 
@@ -258,9 +260,9 @@ def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:
 def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() -> None:
     class Doubtful(Filled):
         def __call__(
-            self, documents: Sequence[DocumentRecord], columns: Sequence[Column]
+            self, documents: Sequence[DocumentRecord], columns: Sequence[Column], *, whole: bool
         ) -> Iterator[Event]:
-            *cells, table = super().__call__(documents, columns)
+            *cells, table = super().__call__(documents, columns, whole=whole)
             assert isinstance(table, Grid)
             yield from cells
             first, *rest = table.rows
@@ -280,36 +282,63 @@ def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() ->
     assert answer.basis.undecided == ("/firm/contracts/marsh.docx",)
 
 
-def test_where_time_is_over_the_nearest_were_read_and_nothing_is_final() -> None:
-    """The rows are in the order of the documents for all that."""
+@pytest.mark.parametrize(
+    ("whole", "spent", "done", "left", "ends"),
+    [
+        (False, 99.0, 9, 9, False),
+        (False, 100.0, 9, 9, True),
+        (True, 20.0, 2, 99, False),  # too few to foresee anything by
+        (True, 20.0, 4, 15, False),  # 95 s
+        (True, 20.0, 4, 16, True),  # 100 s
+        (True, 99.0, 9, 0, False),
+    ],
+)
+def test_it_is_foreseen_when_time_is_too_short_for_all(
+    whole: bool, spent: float, done: int, left: int, ends: bool
+) -> None:
+    assert Patience(100.0, whole).ends(spent, done, left) is ends
+    assert not Patience(whole=whole).ends(spent, done, left)
 
-    class Late(Filled):
-        def __call__(
-            self, documents: Sequence[DocumentRecord], columns: Sequence[Column]
-        ) -> Iterator[Event]:
-            order.extend(record.sources[0] for record in documents)
-            *cells, table = super().__call__(documents, columns)
-            assert isinstance(table, Grid)
-            yield from cells
-            *read, last = table.rows
-            unread = replace(last, cells=(Cell("not read"),))
-            yield Grid(table.columns, (*read, unread))
 
-    order: list[str] = []
-    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [COUNT, FITS, MAYBE, CONTENTS])
-    marsh, ottway, veld = (name.sources[0] for name in RECORDS[:3])
-    library = access(
-        Late([YES, YES, YES]), hits=[veld, ottway, ottway, marsh], is_late=lambda: True
-    )
-    text, answer, _ = run("How many contracts renew?", llm, library)
-    assert order == [veld, ottway, marsh]
-    counted, closing = text.split("\n\n")
-    assert counted == "2 of 3 documents\n- ottway [1]\n- veld [1]"
+class Late(Filled):
+    """Of which the last is not read in time."""
+
+    def __call__(
+        self, documents: Sequence[DocumentRecord], columns: Sequence[Column], *, whole: bool
+    ) -> Iterator[Event]:
+        self.order, self.whole = [record.sources[0] for record in documents], whole
+        *cells, table = super().__call__(documents, columns, whole=whole)
+        assert isinstance(table, Grid)
+        yield from cells
+        *read, last = table.rows
+        yield Grid(table.columns, (*read, replace(last, cells=(LATE,))))
+
+
+MARSH, OTTWAY, VELD = (name.sources[0] for name in RECORDS[:3])
+
+
+def test_where_time_is_over_the_nearest_are_listed_and_nothing_is_final() -> None:
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE, CONTENTS])
+    late = Late([YES, YES, YES])
+    library = access(late, hits=[VELD, OTTWAY, OTTWAY, MARSH])
+    text, answer, _ = run("Which contracts renew?", llm, library)
+    assert late.order == [VELD, OTTWAY, MARSH]
+    assert not late.whole
+    listed, closing = text.split("\n\n")
+    assert listed == "2 of 2 documents\n- ottway [1]\n- veld [1]", "in the order of the documents"
     assert closing.startswith("2 of 3 documents read, those nearest to the question first")
     assert "Not final" in closing
     assert answer is not None
     assert answer.basis is not None
-    assert answer.basis.undecided == (marsh,)
+    assert answer.basis.undecided == (MARSH,)
+
+
+def test_where_time_is_over_nothing_is_counted() -> None:
+    llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [COUNT, FITS, NOT, CONTENTS])
+    late = Late([YES, YES, YES])
+    text, answer, _ = run("How many renew?", llm, access(late, hits=[VELD, OTTWAY, MARSH]))
+    assert late.whole
+    assert (text, answer) == ("", None)
 
 
 def test_where_no_document_fits_that_is_the_answer() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from functools import partial
+from itertools import count
 
 import numpy as np
 import pytest
@@ -78,28 +79,25 @@ def test_a_document_of_which_nothing_may_be_read_belongs_to_nothing() -> None:
     assert len(llm.scored) == 2
 
 
-def test_once_it_is_late_no_more_documents_are_read() -> None:
-    late = iter([False, False, False, True])
-    read: list[str] = []
+def test_where_all_would_take_too_long_none_is_parted_from_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of those nearest to a question most belong: a gap among them says nothing."""
+    clock = count(0.0, 10.0)
+    monkeypatch.setattr(membership.time, "perf_counter", lambda: next(clock))
+    texts = ["Rain.", "Snow.", "Hail.", "Fog.", "Sun."]
+    llm = ScriptedLLM(scores=[share(0.9), share(0.5), share(0.5), share(0.5), share(0.5)])
+    quote = lambda *_: told("words")  # noqa: E731
 
     def sections(_: str, source: str) -> list[ScoredChunk]:
-        read.append(source)
-        return [ScoredChunk(Chunk(7, source, 0, "Rain.", "", 1, 1, 0, 5), 0.0, source)]
+        return [ScoredChunk(Chunk(7, source, 0, texts.pop(), "", 1, 1, 0, 5), 0.0, source)]
 
-    llm = ScriptedLLM(scores=[share(0.9), share(0.5), share(0.5)])
-    quote = lambda *_: told("words")  # noqa: E731
-    steps = membership.table(
-        "Which?", RECORDS[:4], sections, LogitChooser(llm), quote, str, lambda: next(late)
+    parting = membership.table(
+        "Which?", RECORDS, sections, LogitChooser(llm), quote, str, seconds=150.0
     )
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            table = ended.value
-            break
-    assert table is not None
-    assert read == [document.sources[0] for document in RECORDS[:3]]
-    assert [row.cells[0].state for row in table.rows] == ["found"] * 3 + ["not read"]
+    steps = list(parting)
+    assert [step.kind for step in steps] == ["cell"] * 3
+    assert len(texts) == 2, "33 s each: with two more it would be 166 s"
 
 
 def test_an_order_in_a_document_is_not_read() -> None:

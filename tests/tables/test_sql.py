@@ -95,6 +95,18 @@ def test_a_name_in_quotation_marks_that_is_not_there_is_an_error() -> None:
             Query("most frequent", "Tool", "Tool"),
         ),
         (
+            "SELECT Tool FROM data GROUP BY Tool ORDER BY COUNT(1) DESC LIMIT 1",
+            Query("most frequent", "Tool", "Tool"),
+        ),
+        (
+            "SELECT No, Deposit_GBP AS Out FROM data ORDER BY Out DESC LIMIT 1",
+            Query("largest", "No", "Deposit_GBP"),
+        ),
+        (
+            "SELECT No, Deposit_GBP AS Out FROM data ORDER BY data.Out DESC LIMIT 1",
+            Query("largest", "No", "Out"),
+        ),
+        (
             "SELECT Tool FROM data GROUP BY Tool ORDER BY SUM(Deposit_GBP) DESC LIMIT 1",
             Query("largest total", "Tool", "Deposit_GBP"),
         ),
