@@ -152,11 +152,12 @@ def test_a_library_of_the_version_before_is_upgraded(home: Home) -> None:
 
 @needs_sh
 @pytest.mark.slow
-@pytest.mark.models("use-multilingual-v3")
+@pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8")
 def test_what_the_guide_shows_is_what_is_printed(
     home: Home, models_dir: Callable[[str], Path]
 ) -> None:
     models_dir("use-multilingual-v3")
+    models_dir("bge-small-en-v1.5-int8")
     home.run(f"localrag add {shlex.quote(str(ROOT / 'data'))}")
     said = "感知机是弗兰克·罗森布拉特在1958年提出的[1]。"  # so the starter model
 
