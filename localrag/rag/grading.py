@@ -109,6 +109,11 @@ class Grader:
         """Whether grades are the model's own probabilities, and not all or nothing."""
         return self._chooser.reads_logits
 
+    @property
+    def is_probed(self) -> bool:
+        """Whether the relevance of a passage is read from the model's state."""
+        return self._chooser.is_probed
+
     def needs_documents(self, question: str, language: LanguageCode) -> Grade:
         """Probability that the documents are needed to answer at all."""
         task, kinds = "request_kinds", REQUEST_KINDS[language]

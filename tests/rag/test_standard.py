@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from answers import written
 from fakes import HashEmbedder
+from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
+from localrag.config.settings import AnswerSettings
 from localrag.errors import BackendError, UsageError
 from localrag.languages import LanguageCode
 from localrag.models.llms.base import Options
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
+from localrag.models.llms.probes import Direction, Probes
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit
 from localrag.rag.faithfulness import Unsupported
@@ -49,6 +54,7 @@ def pipeline(
     min_answerable: float = 0.5,
     k: int = 3,
     others: dict[str, list[ScoredChunk]] | None = None,
+    probes: Probes | None = None,
 ) -> Pipeline:
     """`others` are wordings of a question, and what a search for them finds."""
     others = others or {}
@@ -63,7 +69,7 @@ def pipeline(
         wording=wording or Wording(),
         reword=lambda *_: [*others],
     )
-    grader = Grader(LogitChooser(llm) if scorer else WrittenChooser(llm))
+    grader = Grader(LogitChooser(llm, probes) if scorer else WrittenChooser(llm))
     stages = standard_rag(Bounds(enough=0.8, min_answerable=min_answerable))
     return Pipeline(tools, grader, stages, unsupported)
 
@@ -117,6 +123,34 @@ def test_where_none_is_enough_the_best_one_is_answered_from_or_none(best: int, h
     answer = run(pipeline(llm, texts=texts), "When does the tea room close?")
     assert answer.grounded == held
     assert [one.marker for one in answer.citations] == [2] * held
+
+
+@pytest.mark.parametrize(
+    ("grades", "marker"),
+    [
+        ((0.32, 0.1, 0.1), 1),  # for any other place it would be too little
+        ((0.1, 0.4, 0.1), None),
+        ((0.5, 0.7, 0.7), 1),  # the first is more often the right one
+        ((0.2, 0.85, 0.1), 2),
+        ((0.28, 0.1, 0.1), None),
+    ],
+)
+def test_the_place_in_the_search_counts_beside_what_the_state_tells(
+    grades: tuple[float, ...], marker: int | None
+) -> None:
+    class State:
+        def last_state(self, *_: object, **__: object) -> NDArray[np.float32]:
+            share = left.pop(0)
+            return np.array([math.log(share / (1.0 - share))], np.float32)
+
+    left = list(grades)
+    probes = Probes(State(), {"relevance": Direction(np.array([1.0], np.float32), 0.0)})
+    # A pair that is read together is none, and no word that is lacking is looked for.
+    llm = ScriptedLLM(["The tea room closes at six."], [{"Yes": 1, "No": 9}])
+    texts = [f"The tea room {n} closes at six." for n in (1, 2, 3)]
+    rag = pipeline(llm, texts=texts, min_answerable=AnswerSettings().min_answerable, probes=probes)
+    answer = run(rag, "When does the tea room close?")
+    assert [cited.marker for cited in answer.citations] == ([] if marker is None else [marker])
 
 
 def test_two_passages_are_read_together_where_none_is_enough_alone() -> None:

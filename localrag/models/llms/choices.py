@@ -61,6 +61,7 @@ class LogitChooser:
     def __init__(self, scorer: ChoiceScorer, probes: Probes | None = None) -> None:
         self._scorer = scorer
         self._probes = probes
+        self.is_probed = probes is not None
 
     def probe(
         self, decisions: Sequence[str], messages: Sequence[Message], *, keep: int = 0
@@ -86,7 +87,7 @@ class LogitChooser:
 class WrittenChooser:
     """Choices as the model writes them, held to a JSON schema where its server knows how."""
 
-    reads_logits = False
+    reads_logits = is_probed = False
 
     def __init__(self, llm: LLM) -> None:
         self._llm = llm
