@@ -94,7 +94,8 @@ class PassageReader:
         least = self._bounds.min_answerable
         for number in range(1, min(len(chunks), MOST_ALONE) + 1):
             grades[number] = yield from self.grade(question, chunks, language, number)
-            if self.is_enough(grades[number]) and not is_tied(chunks, number):
+            held = self.is_enough(grades[number]) and grades[number] >= self._least(number)
+            if held and not is_tied(chunks, number):
                 break
         best, *others = sorted(grades, key=lambda n: -log_odds(grades[n]) - self._worth(n))
         if self._answers(grades, best):
@@ -188,9 +189,12 @@ class PassageReader:
         return graded(self._grader, self._asked(question), language, passages, least)
 
     def _worth(self, number: int) -> float:
-        """What the place of a passage, by its number from 1, is worth, in log odds."""
+        """What the place of a passage, by its number from 1, is worth, in log odds.
+
+        Nothing behind those that are read alone: what is read there was found by something else.
+        """
         places = PLACES if self._grader.is_probed else UNPROBED_PLACES
-        return places[min(number, len(places)) - 1]
+        return places[number - 1] if number <= len(places) else 0.0
 
     def _answers(self, grades: Mapping[int, float], best: int) -> bool:
         """Whether the best of the first passages is answered from."""

@@ -56,7 +56,7 @@ def look_again(
     best, grade = max(reader.doubtful.items(), key=lambda item: item[1], default=(0, 0.0))
     if grade < DOUBTFUL:
         return None, passages
-    if reader.holds(grade):
+    if best > len(chunks) and reader.holds(grade):  # of the others a first look has decided
         best = yield from reader.in_force(question, best, dict(reader.doubtful), passages, language)
         return reader.alone(question, best, passages, language), passages
     evidence = reader.alone(question, best, passages, language)

@@ -66,8 +66,8 @@ def keyword_confidence(
     The geometric mean of two shares. One is the share of the question's information that the
     passage holds, the information of a term being its idf (`text.background`).
     The other is I / (I + ln N) for the information I that it holds: it takes ln N to single out
-    one of N passages, so the best of N holds about that by chance. `frequencies` says in how
-    many of the `passages` each of `terms` occurs.
+    one of N passages, those from anywhere that count among them, so the best of N holds about that
+    by chance. `frequencies` says in how many of the `passages` each of `terms` occurs.
     """
     information = {term: idf(term, frequencies[term], passages) for term in terms}
     shared = sum(information[term] for term in terms if term in held)
