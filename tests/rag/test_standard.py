@@ -138,18 +138,10 @@ def test_where_none_is_enough_the_best_one_is_answered_from_or_none(best: int, h
 def test_the_place_in_the_search_counts_beside_what_the_state_tells(
     grades: tuple[float, ...], marker: int | None
 ) -> None:
-    class State:
-        def last_state(self, *_: object, **__: object) -> NDArray[np.float32]:
-            share = left.pop(0)
-            return np.array([math.log(share / (1.0 - share))], np.float32)
-
-    left = list(grades)
-    probes = Probes(State(), {"relevance": Direction(np.array([1.0], np.float32), 0.0)})
     # A pair that is read together is none, and no word that is lacking is looked for.
     llm = ScriptedLLM(["The tea room closes at six."], [{"Yes": 1, "No": 9}])
     texts = [f"The tea room {n} closes at six." for n in (1, 2, 3)]
-    rag = pipeline(llm, texts=texts, min_answerable=AnswerSettings().min_answerable, probes=probes)
-    answer = run(rag, "When does the tea room close?")
+    answer = run(probed(llm, texts, grades), "When does the tea room close?")
     assert [cited.marker for cited in answer.citations] == ([] if marker is None else [marker])
 
 
@@ -168,6 +160,32 @@ SAYS = [{"是": 9, "否": 1}, {"A": 7, "B": 3}]
 SAYS_NOT = [{"是": 9, "否": 1}, {"A": 2, "B": 8}]
 DOUBTFUL = {"是": 48, "否": 52}
 TEA = "茶室每天六点关门。"
+
+
+@pytest.mark.parametrize(("says", "held"), [(SAYS, True), (SAYS_NOT, False)])
+def test_what_its_place_left_open_a_second_look_decides_by_a_draft(
+    says: list[dict[str, float]], held: bool
+) -> None:
+    llm = ScriptedLLM(["茶室六点关门。"], [{"是": 1, "否": 9}, *says])
+    answer = run(probed(llm, [TEXTS[1], TEA], (0.1, 0.6)), "茶室几点关门？")
+    assert answer.grounded == held
+    kinds = [step.kind for step in answer.trace]
+    assert kinds.count("relevance") == 2
+    assert "draft" in kinds
+
+
+def probed(llm: ScriptedLLM, texts: list[str], grades: tuple[float, ...]) -> Pipeline:
+    """A pipeline whose model's states give passages these probabilities, by the settings."""
+
+    class State:
+        def last_state(self, *_: object, **__: object) -> NDArray[np.float32]:
+            share = left.pop(0)
+            return np.array([math.log(share / (1.0 - share))], np.float32)
+
+    left = list(grades)
+    probes = Probes(State(), {"relevance": Direction(np.array([1.0], np.float32), 0.0)})
+    least = AnswerSettings().min_answerable
+    return pipeline(llm, texts=texts, min_answerable=least, probes=probes)
 
 
 @pytest.mark.parametrize(("says", "held"), [(SAYS, True), (SAYS_NOT, False)])
