@@ -389,11 +389,17 @@ class Attributor:
         if are_foreign(self._languages[marker - 1], own):
             shares = self._cosines(sentence)[marker]
         elif any(foreign) and max(shares) < CLAIMED_SUPPORT:
-            # What bears it out in its own language would share words; another cannot.
+            # What bears it out in its own language would share words; another cannot, but it has
+            # the figures, and is about the same.
             cosines = self._cosines(sentence)[marker]
-            shares = [
-                cosine if other else -1.0 for cosine, other in zip(cosines, foreign, strict=True)
+            across = [
+                cosine if other and not figures_not_in(sentence, [evidence.text]) else -1.0
+                for evidence, cosine, other in zip(candidates, cosines, foreign, strict=True)
             ]
+            if max(across) >= CROSS_LANGUAGE_COSINE:
+                shares = across
+            elif not max(shares):
+                shares = cosines
         return self._citation(candidates[shares.index(max(shares))])
 
     def _citation(self, evidence: _Evidence) -> Citation:

@@ -148,6 +148,13 @@ def test_in_a_passage_of_two_languages_a_shared_small_word_proves_nothing() -> N
     )
 
 
+def test_in_a_passage_of_two_languages_the_other_is_cited_only_for_its_own_figures() -> None:
+    notice = "Either side may end this agreement by giving the other 35 days' notice in writing."
+    contract = f"{notice} 夜间应停泊在北岸三号泊位，泊位费每晚四十五元，由俱乐部承担。"
+    said = "You have 35 days to tell the marina if you want to leave before September."
+    assert attributor(contract).cite(1, said).quote == notice
+
+
 def test_a_quote_is_cited_once() -> None:
     stream = stream_over(EN)
     written(stream, "It holds two hundred orchids. Two hundred orchids it holds.")
