@@ -25,6 +25,7 @@ from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.reading import Evidence, numbered_prompt
 from localrag.rag.statements import Statements
+from localrag.rag.verdicts import without_verdict
 from localrag.text.figures import COUNTED, Figure, beyond, counts_asked, figures, figures_not_in
 from localrag.text.language import answer_language, detect
 from localrag.text.sentences import split_sentences
@@ -94,7 +95,7 @@ class Passages:
 
         Each quotation under one of the markers in it counts.
         """
-        statement = statement_of(cited.text)
+        statement = without_verdict(statement_of(cited.text))
         markers = [
             cited_mark.citation.marker for cited_mark in cited.citations if not cited_mark.behind
         ]
@@ -118,6 +119,27 @@ class Passages:
         if any(self._quoted(statement, citation, agrees) for citation in quotes):
             return SupportFinding("fully supported", 1.0, quoted=True)
         return None
+
+    def at_least_partly(self, graded: SupportFinding, cited: Statement) -> SupportFinding:
+        """What a model found, but a fragment that its quotation has word for word is no invention.
+
+        "1626 mm [1]" says too little for a small model to bear it out.
+        """
+        if graded.rating != "no support":
+            return graded
+        statement = statement_of(cited.text)
+        own = figures(statement)
+        content = bare_terms(statement, own, 0, len(statement), self.terms) - _EMPTY
+        told = len(content - frozenset(self.terms(self.question))) + len(own)
+        if not told or len(content) + len(own) >= LEAST or DENIAL.search(statement):
+            return graded
+        for mark in cited.citations:
+            quote = mark.citation.quote
+            there = bare_terms(quote, figures(quote), 0, len(quote), self.terms)
+            there |= frozenset(self.terms(quote))
+            if content <= there and not figures_not_in(statement, [quote], ""):
+                return replace(graded, rating="partially supported")
+        return graded
 
     def unknown_names(self, statement: str) -> set[str]:
         """Names and codes of an English sentence that stand in no passage of its language."""
@@ -226,7 +248,8 @@ def checked(
         finding = passages.finding(statement, citations)
         if finding is None and ask and (grade := ask(statement.text)):
             asked += 1
-            finding = None if grade.unread else SupportFinding(rating_of(grade.value), grade.value)
+            graded = SupportFinding(rating_of(grade.value), grade.value)
+            finding = None if grade.unread else passages.at_least_partly(graded, statement)
         if finding is None and passages.unknown_names(statement.text):
             finding = SupportFinding("partially supported", 0.0)
         unchecked += finding is None

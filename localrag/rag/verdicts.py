@@ -2,7 +2,8 @@
 
 A small model agrees before it has read what it agrees to: "Yes, staff on probation can work from
 home" beside "Staff on probation may not work from home". Where the two differ in whether they deny,
-the sentence of the document is told instead. Looks at answers and quotations, never at a question.
+the sentence of the document is told instead; a bare "No." is told with it. Looks at answers and
+quotations, never at a question.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _END = re.compile(r"[.!?](?:\s|\Z)|[。！？\n]")
 _LONGEST = 300
 """Code points of a first sentence that is waited for, and of a sentence that is told instead."""
 _MARKER = " [{number}]"
+_LEAD = re.compile(r"\s*(?:yes: |no: |[是不否可能对有没需会要以]{1,3}：)", re.IGNORECASE)
+"""What stands before the sentence that a bare verdict is told with: "No: ", "不可以："."""
 
 Quotation = Callable[[str], tuple[int, str]]
 """A statement, "" for the question -> the number of a passage, and its sentence closest to that."""
@@ -70,6 +73,15 @@ def _told(opening: str, quotation: Quotation) -> str:
     agrees = denies == (bool(DENIAL.search(rest)) if rest else says_no)
     if rest and agrees and denies and not says_no:
         return rest[:1].upper() + rest[1:]  # "Yes, smoking is forbidden": the rest says it all
-    if agrees or not quote or len(quote) > _LONGEST:
+    if not quote or len(quote) > _LONGEST or (agrees and rest):
         return opening
-    return quote + _MARKER.format(number=number)
+    told = quote + _MARKER.format(number=number)
+    if not agrees:
+        return told
+    word = verdict["word"]
+    return f"{word}: {told}" if word.isascii() else f"{word}：{told}"
+
+
+def without_verdict(statement: str) -> str:
+    """What a statement says behind its "No: "."""
+    return _LEAD.sub("", statement, count=1)

@@ -8,6 +8,7 @@ from localrag.rag.citations import read
 from localrag.rag.faithfulness import (
     BoundedAsking,
     Passages,
+    SupportFinding,
     checked,
     rating_of,
     statement_of,
@@ -242,6 +243,25 @@ def test_a_bare_yes_is_held_against_its_quotation_with_the_question(
     cited = (Citation(1, 1, "g.pdf", 1, quote),)
     finding = Passages(question, [chunk], TERMS).finding(stated(answer, cited), cited)
     assert (finding and finding.rating) == rating
+
+
+@pytest.mark.parametrize(
+    ("answer", "rating"),
+    [
+        ("48 hectares [1].", "partially supported"),
+        ("Ottilie Varga [1].", "partially supported"),
+        ("Ottilie Holm [1].", "no support"),
+        ("Not Varga [1].", "no support"),
+        ("It covers all of the 48 hectares of the valley [1].", "no support"),
+        ("48 hectares.", "no support"),
+    ],
+)
+def test_a_fragment_that_its_quotation_has_is_no_invention(answer: str, rating: str) -> None:
+    quotes = (Citation(1, 1, "g.pdf", 1, TEXTS[0]),)
+    held = evidence("How large?").at_least_partly(
+        SupportFinding("no support", 0.1), stated(answer, quotes)
+    )
+    assert (held.rating, held.share) == (rating, 0.1)
 
 
 def test_shares_and_ratings() -> None:
