@@ -50,6 +50,8 @@ from localrag.types import Message
 
 CASES = Path(__file__).with_suffix("")
 SHIPPED = Path(__file__).parents[1] / "localrag" / "rag" / STARTER_PROBES
+LAYER = 17
+"""Of the starter's 28, numbered from 0, behind which states are read."""
 SECTIONS = 2
 """Sections of a question that are read."""
 ALL = ("list", "count", "sum", "max")
@@ -183,7 +185,7 @@ class ListQuestion(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt with what is to be read from the state at its end: labels by decision."""
+    """A prompt with what is to be read from the states of its task: labels by decision."""
 
     source: str
     question: str
@@ -434,15 +436,15 @@ def first_sections(documents: Path, questions: Sequence[str]) -> Iterator[list[l
 
 
 def states_of(cases: Sequence[Case], arguments: argparse.Namespace) -> NDArray[np.float32]:
-    """The states at the ends of prompts, shape (cases, width); those known already are not read."""
-    model = LlamaCppModel(arguments.model or starter())
-    folder: Path = arguments.work / "states"
+    """The mean states of the tasks, shape (cases, width); those known already are not read."""
+    model = LlamaCppModel(arguments.model or starter(), shows_states=True)
+    folder: Path = arguments.work / f"states-{arguments.layer}"
     folder.mkdir(parents=True, exist_ok=True)
     order = sorted(cases, key=lambda case: [m.content for m in case.messages[: case.keep]])
     for number, case in enumerate(order):
         file = folder / f"{case.key}.npy"
         if not file.exists():
-            np.save(file, model.last_state(case.messages, keep=case.keep))
+            np.save(file, model.mean_state(case.messages, arguments.layer, keep=case.keep))
         if number % 100 == 0:
             print(f"{number} of {len(order)}", file=sys.stderr, flush=True)
     model.close()
@@ -499,7 +501,8 @@ def fit(arguments: argparse.Namespace) -> None:
         print(f"| {decision} | {len(chosen)} | {labels.sum()} | {accuracy:.3f} | {area:.3f} |")
         if decision != BELONGS:
             fitted = direction(rows, labels, strength)
-            directions[decision] = replace(fitted, key=probe_key(decision, weights))
+            key = probe_key(decision, weights)
+            directions[decision] = replace(fitted, layer=arguments.layer, key=key)
     arguments.out.write_bytes(saved(directions))
 
 
@@ -555,6 +558,7 @@ def main() -> None:
     parser.add_argument("work", type=Path, help="where states and libraries are kept")
     parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER")
     parser.add_argument("--model", type=Path, help="a GGUF file, default: the starter's")
+    parser.add_argument("--layer", type=int, default=LAYER, help="behind which states are read")
     parser.add_argument("--questions", type=int, help="for a trial, the first of them")
     parser.add_argument("--made-up", type=int, help="for a trial, the first made-up folders")
     parser.add_argument(

@@ -409,8 +409,9 @@ def make_model(settings: Settings, models: ModelStore, library: Library | None =
     """
     match settings.llm:
         case LlamaCppSettings() as local:
-            made = make_local_model(local, models, library)
-            return _in_process(made, _scale(settings, models), directions_of(settings, models))
+            directions = directions_of(settings, models)
+            made = make_local_model(local, models, library, shows_states=bool(directions))
+            return _in_process(made, _scale(settings, models), directions)
         case OpenAISettings() as server:
             guard, outgoing = hosted.guarded(settings, library)
             salt = library.backend.cache_salt if library else ""
@@ -447,7 +448,11 @@ def server_faults(server: OpenAISettings, settings: Settings) -> dict[str, Local
 
 
 def make_local_model(
-    local: LlamaCppSettings, models: ModelStore, library: Library | None = None
+    local: LlamaCppSettings,
+    models: ModelStore,
+    library: Library | None = None,
+    *,
+    shows_states: bool = False,
 ) -> LlamaCppModel:
     """The model of this process; of a `library` it keeps what it has read on disk.
 
@@ -465,6 +470,7 @@ def make_local_model(
         kv_type=local.kv_type,
         disk=_states_on_disk(path, library, local.kv_disk_mb),
         pace=cache_folder() / f"{file_key(path)}-{local.gpu_layers}-{local.threads}.pace",
+        shows_states=shows_states,
     )
 
 
@@ -475,7 +481,7 @@ def _in_process(
         return _in_process(model.for_call(stopped), scale, directions)
 
     ahead = model if model.keeps_on_disk else None
-    probes = Probes(model, directions)
+    probes = Probes(model, directions) if directions else None
     return Model(model, model, model.close, None, view, model.forget, scale, ahead, probes, model)
 
 

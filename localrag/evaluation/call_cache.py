@@ -195,13 +195,17 @@ class CachedModel:
         )
         return np.asarray(value, dtype=np.float64)
 
-    def last_state(self, messages: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
+    def mean_state(
+        self, messages: Sequence[Message], layer: int, *, keep: int = 0
+    ) -> NDArray[np.float32]:
         """States, from the cache where the same was read before."""
         reader = self._reader
         assert reader is not None, "its probes are read with a reader"  # noqa: S101
         value = self._kept(
-            self._key("state", messages, []),
-            lambda: base64.b64encode(reader.last_state(messages, keep=keep).tobytes()).decode(),
+            self._key("state", messages, [layer, keep]),
+            lambda: base64.b64encode(
+                reader.mean_state(messages, layer, keep=keep).tobytes()
+            ).decode(),
         )
         return np.frombuffer(base64.b64decode(value), np.float32)
 

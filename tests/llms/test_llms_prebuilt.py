@@ -185,6 +185,8 @@ def test_the_functions_that_are_checked_are_those_that_are_called() -> None:
                 re.findall(r"(?:\bc|\b_c|_lib|llama_cpp)\.(llama_\w+)", path.read_text("utf-8"))
             )
     assert called - no_functions - {"llama_version"} == prebuilt.FUNCTIONS
+    code = (ROOT / "localrag/models/llms/llama_cpp/hidden_states.py").read_text("utf-8")
+    assert set(re.findall(r"ggml\.(ggml_\w+)", code)) == prebuilt.TENSOR_FUNCTIONS
 
 
 # Binding it

@@ -50,7 +50,9 @@ def test_batches_end_at_the_kept_prefix() -> None:
 @pytest.fixture(scope="module")
 def model(models_dir: Callable[[str], Path]) -> Iterator[LlamaCppModel]:
     path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
-    with LlamaCppModel(path, context_window=2048, kept_bytes=40 * 2**20) as model:
+    with LlamaCppModel(
+        path, context_window=2048, kept_bytes=40 * 2**20, shows_states=True
+    ) as model:
         yield model
 
 
@@ -105,7 +107,7 @@ def test_what_a_prompt_takes_is_known_before_it_is_read(model: LlamaCppModel) ->
             assert (caller.use.read, caller.use.kept) == (before.read, before.kept)
             assert caller.use.reading > 0
             assert before.read < BATCH or not again
-            caller.last_state(messages, keep=1)
+            caller.mean_state(messages, 3, keep=1)
             assert caller.use.kept == before.kept, "what it has read itself was not kept before"
 
 

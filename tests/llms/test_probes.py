@@ -1,4 +1,4 @@
-"""Decisions that are read from a model's last hidden state."""
+"""Decisions that are read from a model's hidden states."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.config.settings import AnswerSettings
-from localrag.errors import StoppedError
+from localrag.errors import BackendError, StoppedError
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
+from localrag.models.llms.llama_cpp.context import BATCH
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, Probes, loaded, saved
 from localrag.models.registry.spec import catalogue
@@ -30,15 +31,17 @@ class States:
 
     def __init__(self, *states: Sequence[float]) -> None:
         self.states = [np.array(state, np.float32) for state in states]
-        self.read: list[tuple[Sequence[Message], int]] = []
+        self.read: list[tuple[Sequence[Message], int, int]] = []
 
-    def last_state(self, messages: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
-        self.read.append((messages, keep))
+    def mean_state(
+        self, messages: Sequence[Message], layer: int, *, keep: int = 0
+    ) -> NDArray[np.float32]:
+        self.read.append((messages, layer, keep))
         return self.states.pop(0)
 
 
-def along(*weights: float, bias: float = 0.0) -> Direction:
-    return Direction(np.array(weights, np.float32), bias)
+def along(*weights: float, bias: float = 0.0, layer: int = 4) -> Direction:
+    return Direction(np.array(weights, np.float32), bias, layer)
 
 
 SCOPES = {
@@ -61,7 +64,7 @@ def test_one_state_decides_several_things() -> None:
     messages = [Message("system", "s"), Message("user", "q")]
     yes, no = probes.probabilities(("about_all", "compares"), messages, keep=1) or ()
     assert yes + no == pytest.approx(1)
-    assert reader.read == [(messages, 1)]
+    assert reader.read == [(messages, 4, 1)]
     assert probes.probabilities(("about_all", "other"), messages) is None
     assert LogitChooser(ScriptedLLM(), probes).probe(("other",), messages) is None
     assert LogitChooser(ScriptedLLM()).probe(("about_all",), messages) is None
@@ -69,13 +72,13 @@ def test_one_state_decides_several_things() -> None:
 
 
 def test_what_is_saved_is_loaded() -> None:
-    made = {"a": replace(along(0.5, -2, bias=-1.25), key="k"), "b": along(3)}
+    made = {"a": replace(along(0.5, -2, bias=-1.25, layer=7), key="k"), "b": along(3)}
     directions = loaded(saved(made))
     assert [directions[name].key for name in "ab"] == ["k", ""]
     assert sorted(directions) == ["a", "b"]
     assert directions["a"].weights.tolist() == [0.5, -2]
     assert directions["a"].weights.dtype == np.float32
-    assert directions["a"].bias == -1.25
+    assert (directions["a"].bias, directions["a"].layer) == (-1.25, 7)
 
 
 @pytest.mark.parametrize(
@@ -133,27 +136,58 @@ def test_the_starters_directions_hold_for_the_prompts_of_this_version() -> None:
 def test_a_state_does_not_hang_on_what_was_read_before(
     models_dir: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_: int) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
     prompt = [Message("system", "The bell rings at noon."), Message("user", "When does it ring?")]
     other = [Message("system", "The bell rings at noon."), Message("user", "What rings?")]
-    with LlamaCppModel(path, context_window=512) as model:
+    with LlamaCppModel(path, context_window=512, shows_states=True) as model:
         before = model.score_choices(prompt, ["Yes", "No"], keep=1)
-        state = model.last_state(prompt, keep=1)
+        state = model.mean_state(prompt, 9, keep=1)
         assert state.shape == (576,)
         assert state.dtype == np.float32
-        assert not np.array_equal(state, model.last_state(other, keep=1))
-        assert np.array_equal(state, model.last_state(prompt, keep=1))
+        assert not np.array_equal(state, model.mean_state(other, 9, keep=1))
+        assert not np.array_equal(state, model.mean_state(prompt, 10, keep=1))
+        assert np.array_equal(state, model.mean_state(prompt, 9, keep=1))
         assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
+        assert np.array_equal(state, model.mean_state(prompt, 9, keep=1))
         stopped = threading.Event()
         stopped.set()
         with pytest.raises(StoppedError):
-            model.for_call(stopped).last_state(other, keep=1)
-        monkeypatch.setattr(model._context, "_append", interrupted)
+            model.for_call(stopped).mean_state(other, 9, keep=1)
+        with pytest.raises(BackendError, match="shows no states"):
+            model.mean_state(prompt, 30, keep=1)
+        monkeypatch.setattr(model._context, "_remember", interrupted)
+        model.forget()
         with pytest.raises(KeyboardInterrupt):
-            model.last_state(other, keep=1)
+            model.mean_state(other, 9, keep=1)
         monkeypatch.undo()
         assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
-        assert np.array_equal(state, model.last_state(prompt, keep=1))
+        assert np.array_equal(state, model.mean_state(prompt, 9, keep=1))
+    with (
+        LlamaCppModel(path, context_window=512) as model,
+        pytest.raises(BackendError, match="shows no states"),
+    ):
+        model.mean_state(prompt, 9, keep=1)
+
+
+@pytest.mark.models("smollm2-135m-instruct-q4")
+def test_a_mean_is_that_of_what_follows_the_kept_messages(
+    models_dir: Callable[[str], Path],
+) -> None:
+    """However long it is, and whatever of it was read before; nothing of it stays in the cache."""
+    path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
+    kept = Message("system", "The bell rings at noon.")
+    long = [kept, Message("user", "When does the bell ring? " * 30)]
+    with LlamaCppModel(path, context_window=1024, shows_states=True) as model:
+        whole, task = model.mean_state(long, 9), model.mean_state(long, 9, keep=1)
+        tokens = model._prompt(long, thoughts=False).tokens
+        prefix = model._prefix_length(long, 1, tokens)
+        assert len(tokens) - prefix > 2 * BATCH
+        alone = model._context.mean_state(tokens[:prefix], 9)
+        joined = (alone * prefix + task * (len(tokens) - prefix)) / len(tokens)
+        assert joined == pytest.approx(whole, rel=0.02, abs=0.05)
+        model.score_choices(long, ["Yes", "No"], keep=1)
+        assert np.array_equal(task, model.mean_state(long, 9, keep=1))
+        assert len(model._context._cached) == prefix

@@ -178,7 +178,7 @@ def probed(llm: ScriptedLLM, texts: list[str], grades: tuple[float, ...]) -> Pip
     """A pipeline whose model's states give passages these probabilities, by the settings."""
 
     class State:
-        def last_state(self, *_: object, **__: object) -> NDArray[np.float32]:
+        def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
             share = left.pop(0)
             return np.array([math.log(share / (1.0 - share))], np.float32)
 

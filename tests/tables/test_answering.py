@@ -194,7 +194,7 @@ def test_what_a_section_rather_states_is_not_gone_through_for(
     """Also a list, where states were probed: both are probabilities then."""
 
     class State:
-        def last_state(self, *_: object, **__: object) -> NDArray[np.float32]:
+        def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
             return np.array([about_all, 1.0], np.float32)
 
     names = ("about_all", "compares", "LIST", "COUNT", "SUM", "MAX")
@@ -221,7 +221,7 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
     operation: str, question: str, answer: str | None
 ) -> None:
     class State:
-        def last_state(self, *_: object, **__: object) -> NDArray[np.float32]:
+        def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
             return np.array([3.0], np.float32)
 
     along = {"about_all": 1.0, operation: 1.0}

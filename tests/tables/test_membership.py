@@ -133,7 +133,9 @@ def test_whether_documents_are_listed_is_what_the_model_says() -> None:
 def test_a_probe_tells_whether_documents_are_listed() -> None:
     def listing(odds: float) -> LogitChooser:
         class State:
-            def last_state(self, _: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
+            def mean_state(
+                self, _: Sequence[Message], layer: int, *, keep: int = 0
+            ) -> NDArray[np.float32]:
                 assert keep  # the examples come back
                 return np.array([odds], np.float32)
 

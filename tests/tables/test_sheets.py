@@ -226,7 +226,9 @@ def test_the_sheet_whose_words_a_question_shares_is_chosen() -> None:
 
 def test_a_probe_tells_which_sheets_fit_and_the_model_itself_which_documents() -> None:
     class ByTable:
-        def last_state(self, messages: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
+        def mean_state(
+            self, messages: Sequence[Message], layer: int, *, keep: int = 0
+        ) -> NDArray[np.float32]:
             assert keep == 1
             return np.array([2.0 if "Work" in messages[0].content else -2.0], np.float32)
 

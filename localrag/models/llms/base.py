@@ -84,13 +84,20 @@ class ChoiceScorer(Protocol):
         ...
 
 
+LAST = -1
+"""The number of what follows the last layer: its state after the norm, of the last token alone."""
+
+
 class StateReader(Protocol):
     """Shows what a model made of a prompt before it chooses a word."""
 
-    def last_state(self, messages: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
-        """The hidden state behind the last layer where the reply begins, shape (width,).
+    def mean_state(
+        self, messages: Sequence[Message], layer: int, *, keep: int = 0
+    ) -> NDArray[np.float32]:
+        """The mean of the hidden states behind a layer, by its number from 0 or `LAST`.
 
-        `keep` as in `ChoiceScorer`.
+        Shape (width,). Over all tokens behind the first `keep` messages, which come back as in
+        `ChoiceScorer`.
         """
         ...
 

@@ -1,11 +1,12 @@
-"""What a model's last hidden state tells, read along a direction that labelled questions gave.
+"""What a model's hidden states tell, read along a direction that labelled questions gave.
 
-The probability of a Yes is such a reading itself: the logits of a reply are the state along the
-rows of the output matrix. A small model knows more than it says (Kadavath et al. 2022, arXiv
-2207.05221; Azaria and Mitchell 2023, arXiv 2304.13734), so a direction of its own, fitted by
-logistic regression on that very prompt (a linear probe: Alain and Bengio 2016, arXiv 1610.01644),
-tells better than the difference between two words. It costs as much, and a step for the last token
-by itself (.06 s).
+The probability of a Yes is such a reading itself: the logits of a reply are the last state along
+the rows of the output matrix. A small model knows more than it says (Kadavath et al. 2022, arXiv
+2207.05221; Azaria and Mitchell 2023, arXiv 2304.13734), and its middle layers know more than its
+last, which has to be about the next word. So a direction fitted by logistic regression (a linear
+probe: Alain and Bengio 2016, arXiv 1610.01644) on the mean of the states of the task's tokens
+behind one of these tells better than the difference between two words, and what comes behind that
+layer need not be computed (`benchmarks/log/2026-11.md`, 2026-11-28).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.models.llms.base import StateReader
+from localrag.models.llms.base import LAST, StateReader
 from localrag.types import Message
 
 FAR = 30.0
@@ -34,11 +35,13 @@ def logistic(log_odds: float) -> float:
 class Direction:
     """`weights`, shape (width,) float32, and `bias` of the log odds of a decision.
 
-    `key` identifies what it holds for: a model, and the prompts at whose end the state is read.
+    Of the mean state behind `layer`, as `StateReader` has it. `key` identifies what it holds for: a
+    model, and the prompts at whose task the states are read.
     """
 
     weights: NDArray[np.float32]
     bias: float
+    layer: int = LAST
     key: str = ""
 
     def probability(self, state: NDArray[np.float32]) -> float:
@@ -62,8 +65,12 @@ class Probes:
         """
         if not self.directions.keys() >= set(decisions):
             return None
-        state = self.reader.last_state(messages, keep=keep)
-        return [self.directions[name].probability(state) for name in decisions]
+        directions = [self.directions[name] for name in decisions]
+        layers = {direction.layer for direction in directions}
+        state_of = {
+            layer: self.reader.mean_state(messages, layer, keep=keep) for layer in sorted(layers)
+        }
+        return [direction.probability(state_of[direction.layer]) for direction in directions]
 
 
 def saved(directions: Mapping[str, Direction]) -> bytes:
@@ -72,6 +79,7 @@ def saved(directions: Mapping[str, Direction]) -> bytes:
     for name, direction in directions.items():
         arrays[name] = direction.weights.astype(np.float16)
         arrays[f"{name} bias"] = np.array(direction.bias)
+        arrays[f"{name} layer"] = np.array(direction.layer)
         arrays[f"{name} key"] = np.array(direction.key)
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]
@@ -85,8 +93,9 @@ def loaded(data: bytes) -> dict[str, Direction]:
             name: Direction(
                 arrays[name].astype(np.float32),
                 float(arrays[f"{name} bias"]),
+                int(arrays[f"{name} layer"]),
                 str(arrays[f"{name} key"]),
             )
             for name in arrays.files
-            if f"{name} bias" in arrays.files
+            if f"{name} layer" in arrays.files
         }

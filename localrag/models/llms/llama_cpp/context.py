@@ -34,6 +34,7 @@ from localrag.models.llms.base import TokenUse
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.decoding import STOPPED, Decoder, StopSign
 from localrag.models.llms.llama_cpp.gguf import check_gguf
+from localrag.models.llms.llama_cpp.hidden_states import HiddenStates
 from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
 
 BATCH = 64
@@ -84,6 +85,7 @@ class LlamaContext:
         gpu_layers: int,
         states: PrefixStates,
         kv_type: KVType = "f16",
+        shows_states: bool = False,
     ) -> None:
         check_gguf(path)
         self._c = c = native.load()
@@ -114,6 +116,10 @@ class LlamaContext:
         options.type_k = options.type_v = getattr(c, f"GGML_TYPE_{kv_type.upper()}")
         self._stop = StopSign(c)
         options.abort_callback = self._stop.callback
+        self.width = int(c.llama_model_n_embd(model))
+        self._hidden = HiddenStates(c, native.ggml(), self.width) if shows_states else None
+        if self._hidden:
+            options.cb_eval = self._hidden.callback
         context = c.llama_init_from_model(model, options)
         if not context:
             reason = native.log_reason()
@@ -140,7 +146,6 @@ class LlamaContext:
         """What was read and written since the last `begin`."""
         self._bytes_per_token = 0.0
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
-        self.width = int(c.llama_model_n_embd(model))
         log = "\n".join(native.log_lines())
         found = re.findall(r"offloaded (\d+)/(\d+) layers", log)
         offloaded, layers = found[-1] if found else (0, c.llama_model_n_layer(model) + 1)
@@ -242,6 +247,7 @@ class LlamaContext:
         *,
         keep: int = 0,
         remember: Callable[[Sequence[int], Any], object] | None = None,
+        collecting: bool = False,
     ) -> int:
         """Bring the cache to exactly `tokens`, logits of the last one ready; says how many it read.
 
@@ -261,9 +267,7 @@ class LlamaContext:
         else:
             if not self._cached:  # a state that llama.cpp refused has cost what was there
                 held = whole = 0
-            del self._cached[held:]
-            if not self._c.llama_memory_seq_rm(self._memory, 0, held, -1):
-                self.reset()  # recurrent models cannot forget a part
+            if not self._cut(held):
                 held = whole = 0
         self._fresh = False
         self._ends = ends[:whole]
@@ -272,6 +276,8 @@ class LlamaContext:
             part = tokens[start:end]
             last = len(tokens) - 1
             started = time.perf_counter()
+            if self._hidden:
+                self._hidden.collects = collecting and start >= keep
             self._decode([(token, at, 0, at == last) for at, token in enumerate(part, start)])
             reading += time.perf_counter() - started
             self._cached.extend(part)
@@ -357,24 +363,34 @@ class LlamaContext:
         pointer = self._c.llama_get_logits_ith(self._context, row)
         return np.ctypeslib.as_array(pointer, shape=(self.vocabulary_size,)).copy()
 
-    def last_state(self, tokens: Sequence[int], *, keep: int = 0) -> NDArray[np.float32]:
-        """The hidden state behind the last layer at the last token, shape (width,).
+    def mean_state(
+        self, tokens: Sequence[int], layer: int, *, keep: int = 0
+    ) -> NDArray[np.float32]:
+        """The mean of the hidden states behind a layer, over all but the first `keep` tokens.
 
-        llama.cpp shows the states of all tokens of a batch or of none, and computes the logits of
-        each: so the last one is read by itself.
+        Shape (width,). The cache holds the first `keep` tokens afterwards.
         """
-        self.read(tokens[:-1], keep=keep)
-        started = time.perf_counter()
-        self._c.llama_set_embeddings(self._context, True)
+        if self._hidden is None:
+            raise BackendError("llama.cpp shows no states of this model.")
+        # What is averaged is read anew, whole.
+        self._fresh = False
+        self._ends = [end for end in self._ends if end <= keep]
+        self._hidden.begin(layer)
         try:
-            self._append(tokens[-1])
-            self.use += TokenUse(read=1, reading=time.perf_counter() - started)
-            pointer = self._c.llama_get_embeddings_ith(self._context, -1)
-            if not pointer:
-                raise BackendError("llama.cpp shows no states of this model.")
-            return np.ctypeslib.as_array(pointer, shape=(self.width,)).copy()
+            self.read(tokens, keep=keep, collecting=True)
+            return self._hidden.mean()
         finally:
-            self._c.llama_set_embeddings(self._context, False)
+            self._hidden.collects = self._fresh = False
+            self._ends = [end for end in self._ends if end <= keep]
+            self._cut(self._ends[-1] if self._ends else 0)
+
+    def _cut(self, count: int) -> bool:
+        """Leave the first `count` tokens in the cache; False where none could be left."""
+        del self._cached[count:]
+        if self._c.llama_memory_seq_rm(self._memory, 0, count, -1):
+            return True
+        self.reset()  # recurrent models cannot forget a part
+        return False
 
     def branch_logits(self, paths: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         """Logits behind what was read plus each path; what was read stays as it was.

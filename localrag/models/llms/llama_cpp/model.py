@@ -92,7 +92,8 @@ class LlamaCppModel:
     built for one and sees it. `kv_type` "q8_0" halves the memory of the KV cache.
     `kept_bytes` bounds the memory for the states of prefixes that come back (`keep`), `disk`
     says where they outlive the process, if anywhere. How fast it is here is kept in the file
-    `pace`. Raises `ModelNotFoundError`, `ModelCorruptError` or `BackendError`.
+    `pace`. Only one that `shows_states` is a `StateReader`, and writes 1% slower. Raises
+    `ModelNotFoundError`, `ModelCorruptError` or `BackendError`.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class LlamaCppModel:
         kept_bytes: int = KEPT_BYTES,
         disk: StatesOnDisk | None = None,
         pace: Path | None = None,
+        shows_states: bool = False,
     ) -> None:
         decode_threads, prefill_threads = (threads, threads) if threads else _threads()
         self.name = path.stem
@@ -118,6 +120,7 @@ class LlamaCppModel:
                 gpu_layers=gpu_layers,
                 states=PrefixStates(kept_bytes, _files(disk, kv_type, gpu_layers)),
                 kv_type=kv_type,
+                shows_states=shows_states,
             )
         self._template = ChatTemplate(
             context.chat_template,
@@ -286,13 +289,15 @@ class LlamaCppModel:
         weights = np.exp(scores - scores.max())
         return np.asarray(weights / weights.sum(), dtype=np.float64)
 
-    def last_state(self, messages: Sequence[Message], *, keep: int = 0) -> NDArray[np.float32]:
+    def mean_state(
+        self, messages: Sequence[Message], layer: int, *, keep: int = 0
+    ) -> NDArray[np.float32]:
         """As `StateReader` has it. Raises `ContextOverflowError` or `BackendError`."""
         tokens = self._prompt(messages, thoughts=False).tokens
         prefix = self._prefix_length(messages, keep, tokens) if keep else 0
         self._check_window(len(tokens), 1)
         with self._turn(tokens[:prefix]) as context:
-            return context.last_state(tokens, keep=prefix)
+            return context.mean_state(tokens, layer, keep=prefix)
 
     @property
     def keeps_on_disk(self) -> bool:

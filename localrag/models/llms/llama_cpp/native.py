@@ -65,6 +65,20 @@ def load() -> Any:
     return llama_cpp
 
 
+def ggml() -> Any:
+    """The library of ggml that llama.cpp itself uses, with the functions of tensors.
+
+    Raises `BackendError`.
+    """
+    library = load().llama_cpp._lib
+    path = Path(library._name)
+    beside = prebuilt.tensor_library(path)
+    try:
+        return library if beside == path else ctypes.CDLL(str(beside))
+    except OSError as error:
+        raise _unloadable(error) from error
+
+
 @dataclass(frozen=True, slots=True)
 class Build:
     """Which llama.cpp is loaded; `package` is the one that brought it prebuilt, with its version.

@@ -43,14 +43,14 @@ SHA256 = {
 
 _CALLED = """
 llama_backend_init llama_batch_free llama_batch_init llama_context_default_params llama_decode
-llama_free llama_get_embeddings_ith llama_get_logits_ith llama_get_memory llama_init_from_model
+llama_free llama_get_logits_ith llama_get_memory llama_init_from_model
 llama_log_set llama_memory_clear llama_memory_seq_cp llama_memory_seq_rm
 llama_model_chat_template llama_model_default_params llama_model_free llama_model_get_vocab
 llama_model_load_from_file llama_model_n_ctx_train llama_model_n_embd llama_model_n_layer
 llama_n_batch llama_print_system_info llama_sampler_chain_add llama_sampler_chain_default_params
 llama_sampler_chain_init llama_sampler_free llama_sampler_init_dist llama_sampler_init_grammar
 llama_sampler_init_greedy llama_sampler_init_min_p llama_sampler_init_temp
-llama_sampler_init_top_k llama_sampler_init_top_p llama_sampler_sample llama_set_embeddings
+llama_sampler_init_top_k llama_sampler_init_top_p llama_sampler_sample
 llama_state_seq_get_data llama_state_seq_get_size llama_state_seq_set_data
 llama_supports_gpu_offload llama_token_to_piece llama_tokenize llama_vocab_bos llama_vocab_eos
 llama_vocab_get_add_bos llama_vocab_get_attr llama_vocab_is_control llama_vocab_is_eog
@@ -58,6 +58,9 @@ llama_vocab_n_tokens
 """
 FUNCTIONS = frozenset(_CALLED.split())
 """What localrag calls. The others that llama-cpp-python binds may be missing."""
+
+TENSOR_FUNCTIONS = frozenset({"ggml_backend_tensor_get", "ggml_get_name", "ggml_nelements"})
+"""The same of ggml, which is a library of its own on Windows (`tensor_library`)."""
 
 INSTRUCTIONS = ("avx2", "bmi2", "f16c", "fma")
 """What the library takes for granted on x86, as Linux names it."""
@@ -104,8 +107,11 @@ def bind(path: Path) -> None:
     _check_processor(path)
     library = Library(str(path))
     _check_version(library, path)
-    if missing := sorted(name for name in FUNCTIONS if not library.exports(name)):
-        raise _lacking(path, missing)
+    ggml = Library(str(tensor_library(path)))
+    missing = [name for name in FUNCTIONS if not library.exports(name)]
+    missing += [name for name in TENSOR_FUNCTIONS if not ggml.exports(name)]
+    if missing:
+        raise _lacking(path, sorted(missing))
     binding = find_spec("llama_cpp")
     assert binding is not None and binding.origin is not None  # noqa: PT018, S101
     # llama-cpp-python opens its library while it is imported, by this module's only hook.
@@ -117,6 +123,14 @@ def bind(path: Path) -> None:
     spec.loader.exec_module(module)
     module.load_shared_library = lambda *_: library  # type: ignore[attr-defined]
     sys.modules[name] = module
+
+
+def tensor_library(path: Path) -> Path:
+    """The library that has ggml's tensors, for llama.cpp in `path`.
+
+    But on Windows, llama.cpp leads to it.
+    """
+    return path.with_name("ggml-base.dll") if os.name == "nt" else path
 
 
 def _lacking(path: Path, names: Sequence[str]) -> BackendError:
