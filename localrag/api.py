@@ -633,8 +633,8 @@ class LocalRAG:
         """
         from localrag.indexing.reading import from_library
 
-        found = from_library(self.library, os.fspath(source))
-        return found or self._read(source, self.settings, lambda: self.embedder, self._on_note)
+        reading = from_library(self.library, os.fspath(source))
+        return reading or self._read(source, self.settings, lambda: self.embedder, self._on_note)
 
     def page(
         self, source: AnyPath, number: int, *, highlight: str | None = None, image: bool = True
@@ -726,12 +726,12 @@ class LocalRAG:
 
         for source in sources:
             path = storable_path(Path(source).expanduser())
-            found = [record.state.path for record in self.library.sources([path])]
+            matches = [record.state.path for record in self.library.sources([path])]
             failed = below(path, unread)
-            if not found and not failed:  # as a person may write it who does not mind capitals
-                found = below(path, (record.state.path for record in self.library.sources()))
+            if not matches and not failed:  # as a person may write it who does not mind capitals
+                matches = below(path, (record.state.path for record in self.library.sources()))
             forgotten += failed
-            wanted += found or ([] if failed else [path])
+            wanted += matches or ([] if failed else [path])
         return self.library.remove(
             sources=dict.fromkeys(wanted),
             unread=dict.fromkeys(forgotten),

@@ -224,11 +224,11 @@ class Engine:
         """The embedding model, loaded on first use, and when a rebuild has put another in place."""
         with self._loading:
             settings = factory.as_built(self.settings, self.library)
-            found = self._embedder_at_hand(settings.embedding)
-            if found is None:
-                self._embedder = found = factory.make_embedder(settings, factory.make_models())
+            embedder = self._embedder_at_hand(settings.embedding)
+            if embedder is None:
+                self._embedder = embedder = factory.make_embedder(settings, factory.make_models())
                 self._embedding = settings.embedding
-            return found
+            return embedder
 
     def _embedder_at_hand(self, wanted: EmbeddingSettings) -> Embedder | None:
         """That model, if it is in memory and nobody is loading one."""
@@ -321,10 +321,10 @@ class Engine:
         if not options.expand:
             settings = _unexpanded(settings)
         depth = max(k, reranking.candidates) if reranking else k
-        found = self._retrieve(question, depth, settings, options, on_step)
+        hits = self._retrieve(question, depth, settings, options, on_step)
         if reranking is None:
-            return found
-        ranked, step = reranking.apply(question, found, k)
+            return hits
+        ranked, step = reranking.apply(question, hits, k)
         on_step(step)
         return ranked
 
@@ -393,7 +393,7 @@ class Engine:
             incomplete = computed is False
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
-            found = self._found(
+            passages = self._found(
                 text,
                 2 * k,
                 settings,
@@ -402,22 +402,22 @@ class Engine:
                 steps.append,
             )
             if text == question:  # and not a part of it, or other words
-                options.on_found(found[: settings.answer.k])
-            found = self._widened(found, k, allowed)
-            reading.chunks.update(hit.chunk.id for hit in found)
-            return found
+                options.on_found(passages[: settings.answer.k])
+            passages = self._widened(passages, k, allowed)
+            reading.chunks.update(hit.chunk.id for hit in passages)
+            return passages
 
         def look(text: str, k: int) -> list[ScoredChunk]:
             asked = replace(options, filter=wanted)
-            found = self._found(text, k, _unexpanded(settings), asked, lambda: allowed, unheard)
-            reading.chunks.update(hit.chunk.id for hit in found)
-            return found
+            passages = self._found(text, k, _unexpanded(settings), asked, lambda: allowed, unheard)
+            reading.chunks.update(hit.chunk.id for hit in passages)
+            return passages
 
         def alike(term: str, edits: int, k: int) -> list[ScoredChunk]:
             hits = self.library.keywords.alike(term, edits, k, allowed)
-            found = self._chunks(hits, replace(options, filter=wanted), self.library.chunks)
-            reading.chunks.update(hit.chunk.id for hit in found)
-            return found
+            passages = self._chunks(hits, replace(options, filter=wanted), self.library.chunks)
+            reading.chunks.update(hit.chunk.id for hit in passages)
+            return passages
 
         reranking = self._reranking(settings, options)
         embedder = embedder or self.embedder
@@ -547,20 +547,20 @@ class Engine:
 
         None of what was removed meanwhile.
         """
-        held: list[int] = []
+        chunk_ids: list[int] = []
         for document, start in references:
             _, passages = self.library.outline(document)
             chunk = next((row[0] for row in passages if row[3] <= start < row[4]), 0)
-            held.append(chunk)
+            chunk_ids.append(chunk)
         chunks = self._chunks(
-            [Hit(chunk, 0.0) for chunk in dict.fromkeys(filter(None, held))],
+            [Hit(chunk, 0.0) for chunk in dict.fromkeys(filter(None, chunk_ids))],
             options,
             self.library.chunks,
         )
         reading.chunks.update(hit.chunk.id for hit in chunks)
         markers = {hit.chunk.id: marker for marker, hit in enumerate(chunks, 1)}
         citations = {}
-        for (document, start), chunk in zip(references, held, strict=True):
+        for (document, start), chunk in zip(references, chunk_ids, strict=True):
             if chunk not in markers:
                 continue
             hit = chunks[markers[chunk] - 1]
@@ -938,12 +938,12 @@ class Engine:
             chunks = chunks_of([hit.chunk_id for hit in hits])
             documents = {chunk.document_id for chunk in chunks.values()}
             paths = self.library.sources_of(documents, options.filter)
-            found = self.library.places(
+            positions = self.library.places(
                 [(chunk.document_id, chunk.start) for chunk in chunks.values()]
             )
         display_name = str if options.paths else self.display_name
         sources = {document: display_name(path) for document, path in paths.items()}
-        places = dict(zip(chunks, found, strict=True))
+        places = dict(zip(chunks, positions, strict=True))
         return [
             ScoredChunk(
                 chunk,
@@ -1049,11 +1049,11 @@ class Engine:
     def _attributor(self, chunks: Sequence[ScoredChunk]) -> Attributor:
         return Attributor(chunks, self.tokenizer, self._place_of, general(self.embedder))
 
-    def _card_of(self, found: ScoredChunk) -> Card:
+    def _card_of(self, hit: ScoredChunk) -> Card:
         """What the document of a passage is, dated by its file where it gives no date."""
-        chunk, library = found.chunk, self.library
+        chunk, library = hit.chunk, self.library
         head = library.text(chunk.document_id, 0, HEAD)
-        card = card_of(chunk.title, found.source, head)
+        card = card_of(chunk.title, hit.source, head)
         return card if card.date else replace(card, date=self._changed(chunk.document_id))
 
     def _changed(self, document_id: str) -> str:
@@ -1065,8 +1065,8 @@ class Engine:
     def _place_of(self, chunk: Chunk, offset: int) -> Place:
         """Where a code point of a chunk stands; its document may have gone meanwhile."""
         position = chunk.start + offset
-        found = self.library.place(chunk.document_id, position)
-        return found or Place(position, number=chunk.first_page)
+        place = self.library.place(chunk.document_id, position)
+        return place or Place(position, number=chunk.first_page)
 
 
 def _of_document(options: AskOptions, source: str) -> AskOptions:

@@ -134,11 +134,11 @@ def phrase(template: str, reader: InterfaceLanguage | None, /, **values: object)
 
     `reader` None is the person at this machine. A tuple is listed with the commas of the language.
     """
-    said = {name: _said(value, reader) for name, value in values.items()}
+    replacements = {name: _said(value, reader) for name, value in values.items()}
     text = translate(template, reader)
     if reader is None and (option := library_option()):
-        text, said["of_library"] = _OF_A_LIBRARY.sub("localrag{of_library}", text), option
-    return filled(text, said)
+        text, replacements["of_library"] = _OF_A_LIBRARY.sub("localrag{of_library}", text), option
+    return filled(text, replacements)
 
 
 def _said(value: object, reader: InterfaceLanguage | None) -> object:

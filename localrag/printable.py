@@ -66,8 +66,8 @@ def as_html(value: object) -> str:
     return html.escape(as_text(value))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1]
+def _escaped(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
 
 
 class _Names(Formatter):

@@ -329,10 +329,10 @@ def _take_model(spec: ModelSpec, store: ModelStore, folder: Path) -> dict[str, s
 def _check_models(
     wanted: Iterable[tuple[ModelSpec, Mapping[str, str]]], files: Sequence[File]
 ) -> None:
-    found = {file.path: file.sha256 for file in files}
+    digests = {file.path: file.sha256 for file in files}
     for spec, hashes in wanted:
         for path, sha256 in hashes.items():
-            if found[path] != sha256:
+            if digests[path] != sha256:
                 raise spec.altered(path)
 
 
@@ -349,10 +349,10 @@ def _documents(folder: Path, request: BundleRequest) -> None:
     chinese = "这是增量离线包，还需要先前的离线包（install.py --base 旧离线包）。"
     for name, delta in (("README.txt", english), ("README.zh-CN.txt", chinese)):
         text = (_HERE / "texts" / name).read_text(encoding="utf-8")
-        said = text.format(**values, delta=delta if request.since else "").rstrip() + "\n"
+        content = text.format(**values, delta=delta if request.since else "").rstrip() + "\n"
         # Notepad on an older Windows shows one long line without these line ends.
         newline = "\r\n" if target.system == "windows" else "\n"
-        write_output(folder / name, said.replace("\n", newline).encode("utf-8-sig"))
+        write_output(folder / name, content.replace("\n", newline).encode("utf-8-sig"))
     make_folder(folder / "docs")
     documents = localrag_wheel.source_tree() or _HERE / "docs"
     for name in DOCUMENTS:

@@ -40,9 +40,9 @@ def write(bundle: Path, wheels: Sequence[Wheel], models: Sequence[ModelSpec]) ->
             apache = apache or _apache_terms(data)
         if not files:
             without.append(wheel.name)
-        said = wheel.licence or "(says nothing)"
+        licence = wheel.licence or "(says nothing)"
         there = ", ".join(sorted(files)) or "(no licence file in the wheel)"
-        lines.append(f"{wheel.name}  {wheel.version}  {said}  {there}")
+        lines.append(f"{wheel.name}  {wheel.version}  {licence}  {there}")
     lines += ["", "model  licence", ""]
     for spec in models:
         lines.append(f"{spec.id}  {spec.licence}")
@@ -78,8 +78,8 @@ def _origins(sources: Iterable[Source]) -> list[str]:
 
 def _apache_terms(data: bytes) -> str:
     """The terms of the Apache License 2.0 if a licence file has them, without names of people."""
-    found = _APACHE.search(data.decode("utf-8", "replace"))
-    return found[0] if found else ""
+    match = _APACHE.search(data.decode("utf-8", "replace"))
+    return match[0] if match else ""
 
 
 def _plain(name: str) -> str:

@@ -143,10 +143,10 @@ def _compile(source: Path, place: Path, notify: Notify) -> Path:
 
     def hear(line: str) -> None:
         nonlocal last
-        found = _PROGRESS.search(line[:40])
-        if found and time.monotonic() - last > _SAY_EVERY:
+        match = _PROGRESS.search(line[:40])
+        if match and time.monotonic() - last > _SAY_EVERY:
             last = time.monotonic()
-            notify("compiled {done} of {total} files", done=found[1], total=found[2])
+            notify("compiled {done} of {total} files", done=match[1], total=match[2])
 
     out = place / "out"
     shutil.rmtree(out, ignore_errors=True)

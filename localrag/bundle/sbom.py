@@ -66,8 +66,8 @@ def installed() -> Bom:
     )
     components = {}
     for name in needs:
-        found = distribution(name)
-        components[name] = _package(name, found.version, cast(Message, found.metadata))
+        package = distribution(name)
+        components[name] = _package(name, package.version, cast(Message, package.metadata))
     return _assembled(components, needs, [])
 
 

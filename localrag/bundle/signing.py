@@ -32,24 +32,24 @@ def sign(bundle: Path, key: Path) -> str:
         copy = scratch / MANIFEST
         files.write_output(copy, manifest)
         place = key.expanduser().absolute()
-        code, said = run_ssh_keygen("sign", "-f", place, copy, keep=processes.SSH, terminal=True)
+        code, output = run_ssh_keygen("sign", "-f", place, copy, keep=processes.SSH, terminal=True)
         signature = scratch / SIGNATURE
         if not code and signature.is_file():
             signed = signature.read_bytes()
-            code, said = run_ssh_keygen("check-novalidate", "-s", signature, given=manifest)
+            code, output = run_ssh_keygen("check-novalidate", "-s", signature, given=manifest)
         if code or not signature.is_file():
             raise BundleError(
                 "The bundle cannot be signed with {key}: {reason}.",
                 hint="Name an OpenSSH private key, such as ~/.ssh/id_ed25519; `ssh-keygen -t "
                 "ed25519` creates one.",
                 key=key,
-                reason=(said or str(code)).splitlines()[-1].rstrip("."),
+                reason=(output or str(code)).splitlines()[-1].rstrip("."),
             )
     if isinstance(checked, Folder):
         files.replace_content(bundle / SIGNATURE, signed)
     else:
         _into_archive(bundle, signed)
-    return said
+    return output
 
 
 def _into_archive(bundle: Path, signature: bytes) -> None:

@@ -40,8 +40,8 @@ def chosen(name: str | None, python: str | None, accelerator: str | None) -> Tar
     """
     system, _, machine = (name or here().name).partition("-")
     version = python or this_machine()[2]
-    found = re.fullmatch(r"3\.([0-9]{1,2})", version)
-    if not found or int(found[1]) < OLDEST_MINOR:
+    match = re.fullmatch(r"3\.([0-9]{1,2})", version)
+    if not match or int(match[1]) < OLDEST_MINOR:
         raise UsageError(
             "localrag does not run on Python {version}.",
             hint="Give two numbers, 3.11 or newer: --python 3.12.",

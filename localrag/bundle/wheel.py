@@ -31,9 +31,9 @@ def licence_of(metadata: Message) -> str:
         for classifier in metadata.get_all("Classifier", [])
         if str(classifier).startswith("License ::") and not str(classifier).endswith("OSI Approved")
     ]
-    said = str(metadata.get("License") or "").strip()
+    licence = str(metadata.get("License") or "").strip()
     # Some put the whole text into this field; its first line is then the name at best.
-    first = said.splitlines()[0].strip() if said else ""
+    first = licence.splitlines()[0].strip() if licence else ""
     text = first.upper() == "UNKNOWN" or first.startswith("Copyright") or len(first) > 80
     if classifiers and (text or not first):
         return " OR ".join(classifiers)
@@ -70,7 +70,7 @@ class Wheel:
 
     def licence_files(self) -> dict[str, bytes]:
         """Licence, notice and author files of the wheel, by a short path of their own."""
-        found: dict[str, bytes] = {}
+        files: dict[str, bytes] = {}
         listed = {str(name) for name in self.metadata.get_all("License-File", [])}
         with zipfile.ZipFile(self.path) as archive:
             info = _info(archive)
@@ -81,16 +81,16 @@ class Wheel:
                 if path.parts[0] == info:
                     inside = path.relative_to(info)
                     if inside.parts[0] in ("licenses", "license_files"):
-                        found[str(inside.relative_to(inside.parts[0]))] = archive.read(member)
+                        files[str(inside.relative_to(inside.parts[0]))] = archive.read(member)
                     elif str(inside) in listed or _LICENCE_NAME.match(inside.name):
-                        found.setdefault(str(inside), archive.read(member))
-            if not found:
+                        files.setdefault(str(inside), archive.read(member))
+            if not files:
                 # Some keep it among their modules only.
                 for member in archive.namelist():
                     name = PurePosixPath(member).name
                     if _LICENCE_NAME.match(name) and not name.endswith((".py", ".pyc", ".pyi")):
-                        found.setdefault(name, archive.read(member))
-        return found
+                        files.setdefault(name, archive.read(member))
+        return files
 
 
 def read_wheel(path: Path) -> Wheel:

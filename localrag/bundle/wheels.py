@@ -82,8 +82,8 @@ def resolve(
     from packaging.specifiers import SpecifierSet
     from packaging.utils import canonicalize_name
 
-    found = {root: JoinedRequirement(SpecifierSet(), by={DISTRIBUTION}) for root in roots}
-    todo = [(root, "") for root in found] + [(DISTRIBUTION, extra) for extra in extras]
+    needs = {root: JoinedRequirement(SpecifierSet(), by={DISTRIBUTION}) for root in roots}
+    todo = [(root, "") for root in needs] + [(DISTRIBUTION, extra) for extra in extras]
     seen: set[tuple[str, str]] = set()
     while todo:
         name, extra = todo.pop()
@@ -94,11 +94,11 @@ def resolve(
             if wanted.marker and not wanted.marker.evaluate({**environment, "extra": extra}):
                 continue
             other = canonicalize_name(wanted.name)
-            need = found.setdefault(other, JoinedRequirement(SpecifierSet()))
+            need = needs.setdefault(other, JoinedRequirement(SpecifierSet()))
             need.specifier &= wanted.specifier
             need.by.add(name)
             todo += [(other, option) for option in ("", *wanted.extras)]
-    return found
+    return needs
 
 
 class WheelCollector:
@@ -250,8 +250,8 @@ class WheelCollector:
             code, lines = self._pip(*self._download(), *left.values())
             if not code:
                 return
-            found = _NO_WHEEL.search("\n".join(lines))
-            name = canonicalize_name(found[1]) if found else ""
+            match = _NO_WHEEL.search("\n".join(lines))
+            name = canonicalize_name(match[1]) if match else ""
             if name not in left:
                 raise self._failed(lines)
             any_version = f"{name}{missing[name].specifier}"

@@ -478,10 +478,10 @@ def _set_value(table: dict[str, Any], key: str, value: object) -> None:
 
 def _listed(text: str) -> list[Any]:
     try:
-        found = tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
-        found = None
-    return found if isinstance(found, list) else [text]
+        value = None
+    return value if isinstance(value, list) else [text]
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:

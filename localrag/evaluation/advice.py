@@ -73,7 +73,7 @@ def cause_of(scored: Scored) -> Cause | None:
 
 def bad_cases(run: EvaluatedRun, others: Sequence[EvaluatedRun] = ()) -> list[BadCase]:
     """All that went wrong, worst first; `others` are runs over the same questions."""
-    found: list[BadCase] = []
+    cases: list[BadCase] = []
     for place, scored in enumerate(run.scored):
         cause = cause_of(scored)
         if cause is None:
@@ -87,8 +87,8 @@ def bad_cases(run: EvaluatedRun, others: Sequence[EvaluatedRun] = ()) -> list[Ba
             for other in others
             if before is not None and (after := other.scored[place].value(metric)) is not None
         )
-        found.append(BadCase(scored, cause, _badness(scored, cause), trials))
-    return sorted(found, key=lambda case: -case.badness)
+        cases.append(BadCase(scored, cause, _badness(scored, cause), trials))
+    return sorted(cases, key=lambda case: -case.badness)
 
 
 def _badness(scored: Scored, cause: Cause) -> float:

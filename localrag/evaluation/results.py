@@ -85,7 +85,7 @@ class Report:
         if self.trust is None:
             return ()
         names = [summary.name for summary in self.runs[0].summaries()]
-        return tuple(name for name in names if (found := self.trust.of(name)) and not found.trusted)
+        return tuple(name for name in names if (trust := self.trust.of(name)) and not trust.trusted)
 
 
 def summarise(metric: str, scored: Iterable[Scored]) -> Summary:
@@ -109,7 +109,7 @@ def differences(runs: Sequence[EvaluatedRun]) -> list[Difference]:
     Tibshirani, 1993, chapter 8) is not disturbed by hard questions being hard for all. The
     intervals of all pairs in a metric hold together with 95%.
     """
-    found: list[Difference] = []
+    gaps: list[Difference] = []
     comparisons = len(runs) * (len(runs) - 1) // 2
     for place, run in enumerate(runs):
         for other in runs[place + 1 :]:
@@ -128,5 +128,5 @@ def differences(runs: Sequence[EvaluatedRun]) -> list[Difference]:
                 better, worse = run.name, other.name
                 if mean < 0:
                     better, worse, mean, low, high = worse, better, -mean, -high, -low
-                found.append(Difference(metric, better, worse, mean, (low, high), len(pairs)))
-    return found
+                gaps.append(Difference(metric, better, worse, mean, (low, high), len(pairs)))
+    return gaps

@@ -39,10 +39,10 @@ def calibration_error(probabilities: NDArray[np.float64], labels: NDArray[np.boo
     places = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
     error = 0.0
     for place in range(_BINS):
-        held = places == place
-        if held.any():
-            gap = abs(float(labels[held].mean()) - float(probabilities[held].mean()))
-            error += float(held.mean()) * gap
+        mask = places == place
+        if mask.any():
+            gap = abs(float(labels[mask].mean()) - float(probabilities[mask].mean()))
+            error += float(mask.mean()) * gap
     return error
 
 

@@ -37,6 +37,6 @@ def calibrate_grades(
     with closing(factory.make_model(settings, models)) as model:
         steps = TimeLeft(len(everything), progress)
         asked = CachedModel(model.llm, model.scorer, key, cache)
-        found = list(measuring.grade(everything, asked.chooser, wording, steps.done))
-    measured = measuring.calibration(settings.llm.model, key, found)
+        samples = list(measuring.grade(everything, asked.chooser, wording, steps.done))
+    measured = measuring.calibration(settings.llm.model, key, samples)
     return measured, save_calibration(measured, factory.calibrations_folder())

@@ -161,6 +161,6 @@ def model_fingerprint(settings: Settings) -> str:
     return digest.hexdigest() + stored
 
 
-def _context(found: ScoredChunk) -> Context:
-    chunk = found.chunk
-    return Context(passage_text(chunk), found.source, chunk.first_page, chunk.last_page)
+def _context(hit: ScoredChunk) -> Context:
+    chunk = hit.chunk
+    return Context(passage_text(chunk), hit.source, chunk.first_page, chunk.last_page)

@@ -165,29 +165,29 @@ def measure_approximation(
     runs: list[Rescored] = []
     wanted: list[list[int]] = []
     for rescored in (0,) if exact else (0, *sorted({*RESCORED, own})):
-        found, seconds = [], []
+        results, seconds = [], []
         with opened(rescored) as library:
             library.vectors.current()
             for number, query in enumerate(queries):
                 progress(str(rescored), number, len(queries))
                 started = time.perf_counter()
-                found.append([hit.chunk_id for hit in library.vectors.search(query, _DEPTH)])
+                results.append([hit.chunk_id for hit in library.vectors.search(query, _DEPTH)])
                 seconds.append(time.perf_counter() - started)
-        wanted = wanted or found
+        wanted = wanted or results
         runs.append(
             Rescored(
                 rescored,
-                _recall(found, wanted, 10),
-                _recall(found, wanted, _DEPTH),
+                _recall(results, wanted, 10),
+                _recall(results, wanted, _DEPTH),
                 np.array(seconds),
             )
         )
     return Approximation(len(ids), exact, runs)
 
 
-def _recall(found: Sequence[list[int]], wanted: Sequence[list[int]], k: int) -> float:
+def _recall(results: Sequence[list[int]], wanted: Sequence[list[int]], k: int) -> float:
     shares = [
         len({*ids[:k]} & {*all_of[:k]}) / len(all_of[:k])
-        for ids, all_of in zip(found, wanted, strict=True)
+        for ids, all_of in zip(results, wanted, strict=True)
     ]
     return float(np.mean(shares)) if shares else 1.0

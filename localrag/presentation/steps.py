@@ -143,15 +143,15 @@ class NotesOnce:
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
-        self._told: set[str] = set()
+        self._texts: set[str] = set()
 
     def hearing(self, on_step: Callable[[Step], object]) -> Callable[[Step], None]:
         """What hears steps and passes them on to `on_step`."""
 
         def hear(step: Step) -> None:
             for text in map(note_text, step.notes):
-                if text not in self._told:
-                    self._told.add(text)
+                if text not in self._texts:
+                    self._texts.add(text)
                     self._tell(text)
             on_step(step)
 

@@ -120,8 +120,8 @@ class Access:
     @property
     def session(self) -> str:
         """The cookie's value: follows from token and port, neither can be told from it."""
-        said = f"session {self.port}".encode()
-        return hmac.new(self.token.encode(), said, hashlib.sha256).hexdigest()
+        message = f"session {self.port}".encode()
+        return hmac.new(self.token.encode(), message, hashlib.sha256).hexdigest()
 
     def serves(self, host: str) -> bool:
         """Whether a request that names this host is for this server."""
@@ -352,8 +352,8 @@ async def _refuse(
     """In the form of OpenAI's protocol; what is still sent is read before the connection ends."""
     kind = "authentication_error" if status == 401 else "invalid_request_error"
     code = "invalid_api_key" if status == 401 else None
-    said = {"message": spoken(reason, language), "type": kind, "param": None, "code": code}
-    body = json.dumps({"error": said}, ensure_ascii=False).encode()
+    details = {"message": spoken(reason, language), "type": kind, "param": None, "code": code}
+    body = json.dumps({"error": details}, ensure_ascii=False).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

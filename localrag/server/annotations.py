@@ -38,10 +38,10 @@ def file_citations(
 ) -> list[dict[str, Any]]:
     """The same as OpenAI's Responses have them; `index` is the end of the marker."""
     documents = {hit.chunk.id: hit.chunk.document_id for hit in answer.contexts}
-    found = []
+    citations = []
     for _, end, number in _cited(answer, shown):
         citation = answer.citations[number]
-        found.append(
+        citations.append(
             {
                 "type": "file_citation",
                 "index": end,
@@ -50,7 +50,7 @@ def file_citations(
                 "url": address(answer, number),
             }
         )
-    return found
+    return citations
 
 
 def _cited(answer: Answer, shown: Rendering) -> Iterator[tuple[int, int, int]]:

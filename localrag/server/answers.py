@@ -31,14 +31,14 @@ def told(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str,
 
 
 def told_not_found(
-    library: str, answer: Answer, found: NotFound, language: InterfaceLanguage
+    library: str, answer: Answer, missing: NotFound, language: InterfaceLanguage
 ) -> dict[str, Any]:
     """What a question came to in words, with the view that the closest sentence opens."""
-    closest = found.closest
+    closest = missing.closest
     return {
-        "question": found.question,
-        "looked_for": looked_for_text(found, language),
-        "reason": reason_text(found, language),
+        "question": missing.question,
+        "looked_for": looked_for_text(missing, language),
+        "reason": reason_text(missing, language),
         "closest": closest
         and {
             **picked(closest, "source", "page", "quote"),
@@ -47,16 +47,16 @@ def told_not_found(
         },
         "suggestions": [
             {"question": suggestion.question, "why": suggestion_text(suggestion, language)}
-            for suggestion in found.suggestions
+            for suggestion in missing.suggestions
         ],
     }
 
 
 def told_step(step: Step, language: InterfaceLanguage) -> dict[str, Any]:
     """A step in words, and in numbers what the page counts down."""
-    said = {"name": step_name(step.kind, language), "said": scored(step, language)}
+    texts = {"name": step_name(step.kind, language), "said": scored(step, language)}
     numbers = {"values": plain(step.values)} if step.kind == "cost" else {}
-    return {"kind": step.kind, **said, "seconds": step.seconds, **numbers}
+    return {"kind": step.kind, **texts, "seconds": step.seconds, **numbers}
 
 
 def passages(hits: Sequence[ScoredChunk], language: InterfaceLanguage) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ class Audit:
         self.libraries.engine(name)
         person = asker()
         try:
-            found = (
+            entries = (
                 [] if person is None else await anyio.to_thread.run_sync(person.users.asked, name)
             )
         except ForbiddenError as error:  # which names the database
@@ -40,4 +40,4 @@ class Audit:
                 "This server may only add to the log.",
                 hint="Its administrator reads it with `localrag audit`.",
             ) from error
-        return reply({"asked": plain(found[::-1])})
+        return reply({"asked": plain(entries[::-1])})

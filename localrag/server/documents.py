@@ -76,11 +76,11 @@ class DocumentRoutes:
             among = _with_problems(library) if asked.get("problems") else None
             words = asked.get("words", "").strip()
             paths = naming.containing(words) if words else ()
-            found, following = library.listed(
+            records, following = library.listed(
                 MOST, before=before, words=words, paths=paths, among=among
             )
             noted = defaultdict(list)
-            for problem in library.problems([record.id for record in found]):
+            for problem in library.problems([record.id for record in records]):
                 noted[problem.document_id].append(_said(naming.problem(problem), language))
             documents = [
                 plain(naming.document(record))
@@ -89,7 +89,7 @@ class DocumentRoutes:
                     "problems": noted[record.id][:_PROBLEMS],
                     "more_problems": max(0, len(noted[record.id]) - _PROBLEMS),
                 }
-                for record in found
+                for record in records
             ]
             return {"documents": documents, "next": following}
 
@@ -110,11 +110,11 @@ class DocumentRoutes:
                 Problem(file.state.path, error=file.error) for file in there[start : start + MOST]
             ]
             following = start + MOST if len(there) > start + MOST else None
-            said = [
+            problems = [
                 _said(problem, language) | {"source": problem.source}
                 for problem in map(naming.problem, shown)
             ]
-            return {"unread": said, "next": following}
+            return {"unread": problems, "next": following}
 
         return reply(await anyio.to_thread.run_sync(gathered))
 
@@ -155,12 +155,12 @@ class DocumentRoutes:
                 "image": image,
             }
 
-        found = await anyio.to_thread.run_sync(gathered)
-        if found is None:
+        content = await anyio.to_thread.run_sync(gathered)
+        if content is None:
             raise LibraryNotFoundError(
                 "There is no such page of {name}.", hint="See /api/documents.", name=document
             )
-        return reply(found)
+        return reply(content)
 
 
 def _with_problems(library: Library) -> Collection[str]:

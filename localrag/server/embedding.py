@@ -56,8 +56,8 @@ async def _in_batches(
         for some in _batches(texts):
             await give_way()
             # Left amid a batch, it keeps its turn until the processors have done it.
-            async with working(partial(_told, work, some)) as told:
-                results += [result async for result in told]
+            async with working(partial(_told, work, some)) as pieces:
+                results += [result async for result in pieces]
     return results
 
 

@@ -45,8 +45,8 @@ class ServerEntry:
 
     def proof(self, token: str, nonce: str, version: str) -> str:
         """What only who knows the token can say, for this nonce, of this endpoint alone."""
-        said = "\n".join(("server", self.path.name, version, nonce))
-        return hmac.new(token.encode(), said.encode(), hashlib.sha256).hexdigest()
+        message = "\n".join(("server", self.path.name, version, nonce))
+        return hmac.new(token.encode(), message.encode(), hashlib.sha256).hexdigest()
 
 
 def endpoints(folder: Path) -> list[ServerEntry]:

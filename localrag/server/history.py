@@ -289,11 +289,11 @@ def _citing(
     )
 
 
-def _named(found: NotFound, sources: Mapping[int, str]) -> NotFound:
-    closest = found.closest
+def _named(missing: NotFound, sources: Mapping[int, str]) -> NotFound:
+    closest = missing.closest
     if closest is None or closest.chunk_id not in sources:
-        return replace(found, closest=None)
-    return replace(found, closest=replace(closest, source=sources[closest.chunk_id]))
+        return replace(missing, closest=None)
+    return replace(missing, closest=replace(closest, source=sources[closest.chunk_id]))
 
 
 def _closest(answer: Answer) -> list[Citation]:

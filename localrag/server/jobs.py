@@ -130,8 +130,8 @@ async def taking_turns(
         def run(tell: Callable[[T], None]) -> None:
             work(tell, stopped, between)
 
-        async with working(run, stopped) as told:
-            yield told
+        async with working(run, stopped) as pieces:
+            yield pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,8 @@ class WorkRoutes:
                 with spoken_to(language):
                     work(BackgroundJob(engine, library, naming, language, tell, stopped, give_way))
 
-            async with taking_turns(turns, wait, run) as told:
-                async for message in told:
+            async with taking_turns(turns, wait, run) as messages:
+                async for message in messages:
                     await send(message)
 
         return EventStream(streamed(produce, as_event(language)))

@@ -66,12 +66,12 @@ class Libraries:
         """The library of that name, the default for "". Raises `LibraryNotFoundError`."""
         if name:
             return name
-        found = next(iter(self.names), None)
-        if found is None:
+        default = next(iter(self.names), None)
+        if default is None:
             raise LibraryNotFoundError(
                 "There is no library that you may read.", hint="Ask its owner for access."
             )
-        return found
+        return default
 
     @property
     def have_nodes(self) -> bool:
@@ -134,9 +134,9 @@ class Libraries:
 
         One that was made again is opened, also where nobody asks for it yet.
         """
-        found = self.opened().get(name)
-        if found is not None:
-            return found
+        engine = self.opened().get(name)
+        if engine is not None:
+            return engine
         with self._by_itself():  # asked without the lock: a database that is away takes its time
             there = is_there(self._places[name])
         return self._engine(name) if there else None
@@ -178,14 +178,14 @@ class Libraries:
 
     def match(self, setup: Setup) -> Engine | Difference:
         """The engine that gives the results which a process with that setup would, or why none."""
-        found: Difference = "library"
+        reason: Difference = "library"
         for name in self.names:
             engine = self.engine(name)
             difference = self._setups[name].difference(setup)
             if difference is None:
                 return engine
-            found = difference if difference != "library" else found
-        return found
+            reason = difference if difference != "library" else reason
+        return reason
 
     def change(self, changed: Callable[[Settings], Settings]) -> None:
         """Use other settings from the next question on, in all libraries."""

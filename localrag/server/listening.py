@@ -86,8 +86,8 @@ def on_socket(path: Path) -> Iterator[socket.socket]:
 
 def _mark(path: Path) -> tuple[int, int, int]:
     """What tells one socket from another at the same path; a number alone may come again."""
-    found = path.lstat()
-    return found.st_dev, found.st_ino, found.st_mtime_ns
+    status = path.lstat()
+    return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def _listening(path: Path) -> socket.socket:

@@ -77,7 +77,7 @@ class Protocol:
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name}.")
         # Without a reason, the client is gone, and nobody reads this.
-        failed, result, told = "", None, 0
+        failed, result, count = "", None, 0
 
         async def call(tell: Tell) -> None:
             nonlocal result
@@ -92,8 +92,8 @@ class Protocol:
             try:
                 async with aclosing(streamed(call, fail)) as texts:
                     async for text in texts:
-                        told += 1
-                        await context.session.report_progress(told, message=text)
+                        count += 1
+                        await context.session.report_progress(count, message=text)
             except Exception as error:  # the session takes nothing any more
                 fail(error)
         return result or types.CallToolResult(
@@ -107,11 +107,11 @@ class Protocol:
         if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
             raise MCPError(types.INVALID_PARAMS, "The cursor is not one of this server.")
         with _as_protocol_errors():
-            found, after = await self._tools.resources(int(cursor))
+            passages, after = await self._tools.resources(int(cursor))
         return types.ListResourcesResult(
             resources=[
                 types.Resource(uri=passage.resource, name=passage.file, mime_type="text/plain")
-                for passage in found
+                for passage in passages
             ],
             next_cursor=None if after is None else str(after),
         )

@@ -123,13 +123,13 @@ def below_shared(paths: Iterable[str]) -> dict[str, str]:
         depth = home[0].count("/") + 1 if home else 2
         places[tuple(names[:depth]) if UPLOADS not in names else (UPLOADS,)].append(path)
     several = len(places.keys() - {(UPLOADS,)}) > 1
-    told = {}
+    shown_names = {}
     for some in places.values():
         shared = _shared(folders[path] for path in some) - several
         for path in some:
             top = min(_top(folders[path], shared), len(folders[path]))
-            told[path] = "/".join(parts[path][top:])
-    return told
+            shown_names[path] = "/".join(parts[path][top:])
+    return shown_names
 
 
 def _shared(folders: Iterable[list[str]]) -> int:
@@ -220,20 +220,20 @@ def without_paths(error: E) -> E:
     Of a library in a database it names the library: not account, host, database, other processes,
     nor what the database said itself, which has these too.
     """
-    said: LocalragError = error
+    template: LocalragError = error
     in_database = next(
         (value for value in error.values.values() if _DATABASE.match(str(value))), None
     )
     if in_database is not None and any(map(_is_private, error.values, error.values.values())):
         kind = next((kind for kind in _SAID if isinstance(error, kind)), LibraryError)
-        said = LibraryError(
+        template = LibraryError(
             _SAID[kind],
             hint="Try again in a while; you can still search meanwhile."
             if kind is LibraryLockedError
             else "Try again soon; the log of the server says more.",
             library=in_database,
         )
-    return type(error)(said.message, hint=said.hint, **_without_paths(said.values))
+    return type(error)(template.message, hint=template.hint, **_without_paths(template.values))
 
 
 def _is_private(name: str, value: object) -> bool:
@@ -266,5 +266,5 @@ def _named(value: object) -> object:
     is_path = isinstance(value, PurePath) or ": " not in text  # else a reason follows
     named = shown_name(text) if is_path else text
     if named == text:
-        named = _IN_TEXT.sub(lambda found: shown_name(found[0].removeprefix("file://")), text)
+        named = _IN_TEXT.sub(lambda match: shown_name(match[0].removeprefix("file://")), text)
     return value if named == str(value) else named

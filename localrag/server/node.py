@@ -83,20 +83,20 @@ class Node(Looking):
         if (why := self._declines(job)) is not None:
             jobs.decline(job, why)
             return True
-        with _Held(jobs, job, self.lease, self.ended) as held:
-            self._do(engine, held)
+        with _Held(jobs, job, self.lease, self.ended) as claim:
+            self._do(engine, claim)
         return True
 
-    def _do(self, engine: Engine, held: _Held) -> None:
-        job, jobs = held.job, held.jobs
+    def _do(self, engine: Engine, claim: _Held) -> None:
+        job, jobs = claim.job, claim.jobs
         try:
             _record(engine.library, job)
             with acting_as(job.asked_by) if job.asked_by else nullcontext():
-                _work(engine, held, self._folders)
+                _work(engine, claim, self._folders)
         except StoppedError:
             jobs.give_back(job)  # to no avail where it is another node's by now
         except LocalragError as error:
-            jobs.failed(job, held.progress, error, again=not isinstance(error, _FOR_GOOD))
+            jobs.failed(job, claim.progress, error, again=not isinstance(error, _FOR_GOOD))
         except Exception as error:
             _log.exception("a job failed")
             wrong = LibraryError(
@@ -105,9 +105,9 @@ class Node(Looking):
                 node=self.name,
                 reason=f"{type(error).__name__}: {error}",
             )
-            jobs.failed(job, held.progress, wrong, again=True)
+            jobs.failed(job, claim.progress, wrong, again=True)
         else:
-            jobs.done(job, held.progress)
+            jobs.done(job, claim.progress)
 
     def _declines(self, job: QueuedJob) -> Declined | None:
         """Why this node cannot do it, though another may."""
@@ -213,18 +213,18 @@ def _record(library: Library, job: QueuedJob) -> None:
             users.record(job.asked_by, name_of(library.location), job.kind, words)
 
 
-def _work(engine: Engine, held: _Held, folders: Sequence[str]) -> None:
+def _work(engine: Engine, claim: _Held, folders: Sequence[str]) -> None:
     """Do it, or go on with it, reading what lies below `folders`, real paths.
 
     A folder may take hours to add: others may write in between, also to that folder.
     """
-    asked, library = held.job.arguments, engine.library
+    asked, library = claim.job.arguments, engine.library
     indexer = factory.make_indexer(engine.settings, library, engine.embedder)
     indexer.below = folders
-    if held.job.kind == "add":
+    if claim.job.kind == "add":
         paths = [*map(Path, asked.paths)]
-        hold = partial(held.writing, library)
-        indexer.add(paths, held.hear, prune=asked.prune, spare_empty=True, hold=hold)
+        hold = partial(claim.writing, library)
+        indexer.add(paths, claim.hear, prune=asked.prune, spare_empty=True, hold=hold)
     else:
-        with held.writing(library):
-            indexer.rebuild(held.hear)
+        with claim.writing(library):
+            indexer.rebuild(claim.hear)

@@ -164,13 +164,13 @@ class Surface:
             async for piece in pieces:
                 if isinstance(piece, Answer):
                     answer, shown = text.answer(piece)
-                elif isinstance(piece, Statement) and (said := text.piece(piece)):
-                    await say({"content": said})
-        if said := text.rest():
-            await say({"content": said})
-        found = url_citations(answer, shown, self._linker(asked.model))
-        if found:
-            await say({"annotations": found})
+                elif isinstance(piece, Statement) and (content := text.piece(piece)):
+                    await say({"content": content})
+        if content := text.rest():
+            await say({"content": content})
+        annotations = url_citations(answer, shown, self._linker(asked.model))
+        if annotations:
+            await say({"annotations": annotations})
         await say({}, "stop", localrag=responses.told(answer, shown))
         if asked.stream_options and asked.stream_options.include_usage:
             usage = await _usage(engine, asked, shown)
@@ -241,12 +241,12 @@ class Surface:
             texts = await embedded(processors, embedder.embed_documents, asked.documents)
             return [float(score) for score in texts @ query[0]]
 
-        found = await while_heard(request, scores()) if asked.documents else []
-        if found is None:
+        relevance = await while_heard(request, scores()) if asked.documents else []
+        if relevance is None:
             return Response()
-        order = sorted(range(len(found)), key=lambda number: -found[number])
+        order = sorted(range(len(relevance)), key=lambda number: -relevance[number])
         results = [
-            {"index": n, "relevance_score": found[n], "document": {"text": asked.documents[n]}}
+            {"index": n, "relevance_score": relevance[n], "document": {"text": asked.documents[n]}}
             for n in order[: asked.top_n]
         ]
         return reply({"model": asked.model, "results": results})

@@ -184,12 +184,12 @@ def conversation(messages: list[Message]) -> tuple[str, tuple[Turn, ...]]:
 
     Instructions of the client (system messages) are not read: the rules of grounding stand.
     """
-    said = [message for message in messages if message.role in ("user", "assistant")]
-    if not said or said[-1].role != "user":
+    dialogue = [message for message in messages if message.role in ("user", "assistant")]
+    if not dialogue or dialogue[-1].role != "user":
         raise UsageError(
             "The last message is no question of a user.", hint="Send one with the role user."
         )
-    last = said[-1].content
+    last = dialogue[-1].content
     for part in last if isinstance(last, list) else []:
         if part.type not in _TEXTS:
             raise UsageError(
@@ -198,13 +198,13 @@ def conversation(messages: list[Message]) -> tuple[str, tuple[Turn, ...]]:
                 kind=part.type,
             )
     turns = []
-    for asked, answered in pairwise(said[:-1]):
+    for asked, answered in pairwise(dialogue[:-1]):
         if (asked.role, answered.role) == ("user", "assistant"):
             turns.append(Turn(asked.text, answered.text))
-    if not said[-1].text.strip():
+    if not dialogue[-1].text.strip():
         raise UsageError("The question is empty.", hint="Ask something, in quotes.")
-    expect_short(said[-1].text, (message.text for message in messages))
-    return said[-1].text, tuple(turns)
+    expect_short(dialogue[-1].text, (message.text for message in messages))
+    return dialogue[-1].text, tuple(turns)
 
 
 def _expect_text(wanted: Format | None, name: str) -> None:

@@ -39,30 +39,30 @@ class Pages:
 
     async def view(self, library: Library, asked: View) -> PageView | None:
         """The page on which a view begins; None where there is no such document."""
-        found = self._kept.get(asked)
-        if found is not None and await anyio.to_thread.run_sync(
+        page = self._kept.get(asked)
+        if page is not None and await anyio.to_thread.run_sync(
             library.has_document, asked.document
         ):
-            return found
-        found = await anyio.to_thread.run_sync(
+            return page
+        page = await anyio.to_thread.run_sync(
             self._drawn, library, asked, limiter=self._one_at_a_time
         )
-        if found is not None:
+        if page is not None:
             while len(self._kept) >= _MOST_KEPT:
                 self._kept.pop(next(iter(self._kept)))
-            self._kept[asked] = found
+            self._kept[asked] = page
             asyncio.get_running_loop().call_later(KEPT, self._kept.pop, asked, None)
-        return found
+        return page
 
     async def small(self, library: Library, asked: View) -> PageView | None:
         """As `view`, with an image of at most `SMALL` bytes, or none."""
 
         def drawn() -> PageView | None:
             for width in _SMALL_WIDTHS:
-                found = self._drawn(library, asked, width)
-                if found is None or found.image is None or len(found.image) <= SMALL:
-                    return found
-            return found and replace(found, image=None)
+                page = self._drawn(library, asked, width)
+                if page is None or page.image is None or len(page.image) <= SMALL:
+                    return page
+            return page and replace(page, image=None)
 
         return await anyio.to_thread.run_sync(drawn, limiter=self._one_at_a_time)
 

@@ -178,7 +178,7 @@ async def while_allowed(
 
     Raises `RefusedError` where nothing of the answer had been sent.
     """
-    begun = told = False
+    begun = notified = False
 
     async def barred() -> bool:
         try:
@@ -190,22 +190,22 @@ async def while_allowed(
     async def noting(message: Message) -> None:
         nonlocal begun
         # A reply without a body tells nothing, such as that one's session has ended.
-        if not (begun or told) and message.get("status") != 204 and await barred():
+        if not (begun or notified) and message.get("status") != 204 and await barred():
             block.cancel()
             return
         begun = True
         await send(message)
 
     async def watch() -> None:
-        nonlocal told
+        nonlocal notified
         while True:
             await anyio.sleep(LOOK)
             if await barred():
-                if told or not person.at_work:
+                if notified or not person.at_work:
                     block.cancel()
                 for work in person.at_work:
                     work.cancel()
-                told = True
+                notified = True
 
     with anyio.CancelScope() as block:
         watching = asyncio.create_task(watch())
@@ -252,10 +252,10 @@ def users_of(places: Sequence[Location]) -> Iterator[Kept | None]:
 
     Raises `UsageError` where some are elsewhere: nobody could tell who may see those.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         of_places = (backend_of(place).users(place) for place in places)
         stores = {users and users.server: users for users in of_places}
-        known = [held.enter_context(users) for users in stores.values() if users]
+        known = [stack.enter_context(users) for users in stores.values() if users]
         used = [users for users in known if users.are_used()]
         if used and len(stores) > 1:
             raise UsageError(

@@ -97,15 +97,15 @@ class Turns:
         self, on_wait: OnWait = unheard
     ) -> AsyncIterator[Callable[[], Coroutine[None, None, None]]]:
         """A turn for long work, which calls what this gives wherever it can let others go first."""
-        async with AsyncExitStack() as held:
-            mine = await held.enter_async_context(self.turn(on_wait, counts=False))
+        async with AsyncExitStack() as stack:
+            mine = await stack.enter_async_context(self.turn(on_wait, counts=False))
 
             async def give_way() -> None:
                 nonlocal mine
                 self._begun[mine] = time.monotonic()
                 if self.waiting:
-                    await held.aclose()
-                    mine = await held.enter_async_context(self.turn(on_wait, counts=False))
+                    await stack.aclose()
+                    mine = await stack.enter_async_context(self.turn(on_wait, counts=False))
 
             yield give_way
 

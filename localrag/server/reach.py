@@ -166,9 +166,9 @@ def _named(context: ssl.SSLContext, certificate: Path) -> list[str]:
             path=certificate,
             reason=_reason(error),
         ) from error
-    found = client.getpeercert() or {}
+    fields = client.getpeercert() or {}
     names = []
-    for pair in found.get("subjectAltName", ()):
+    for pair in fields.get("subjectAltName", ()):
         kind, value = map(str, pair)
         if kind == "IP Address":
             names.append(_literal(value.strip()))

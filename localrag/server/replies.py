@@ -105,10 +105,10 @@ def digits(given: str) -> int | None:
 
 def number(asked: Mapping[str, str], name: str) -> int:
     """A number of the query, such as an offset. Raises `UsageError` for anything else."""
-    found = digits(asked.get(name, ""))
-    if found is None:
+    value = digits(asked.get(name, ""))
+    if value is None:
         raise UsageError("{name} is not a number.", hint="Leave it out.", name=name)
-    return found
+    return value
 
 
 def no_library(name: str) -> LibraryNotFoundError:
@@ -151,8 +151,8 @@ def error_body(
         status, code = 500, "server_error"
     kind = "rate_limit_error" if status == 429 else "invalid_request_error"
     kind = kind if status < 500 else "server_error"
-    said = {"message": text, "type": kind, "param": None, "code": code}
-    return status, {"error": said}, headers
+    details = {"message": text, "type": kind, "param": None, "code": code}
+    return status, {"error": details}, headers
 
 
 async def on_error(request: Request, error: Exception) -> Response:

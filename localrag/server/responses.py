@@ -151,9 +151,9 @@ class ActiveResponse:
 
     def _search(self, answer: Answer | None, done: bool = False) -> dict[str, Any]:
         """The call of the search; what it found is known with the answer."""
-        found = None
+        results = None
         if answer is not None:
-            found = [
+            results = [
                 {
                     "file_id": hit.chunk.document_id,
                     "filename": inert(hit.source).text,
@@ -168,7 +168,7 @@ class ActiveResponse:
             "type": "file_search_call",
             "status": "completed" if done or answer else "in_progress",
             "queries": [answer.question if answer else self._question],
-            "results": found,
+            "results": results,
         }
 
     def _message(self, answer: Answer | None, shown: Rendering | None = None) -> dict[str, Any]:

@@ -144,8 +144,8 @@ class RestRoutes:
             )
 
         def forget() -> dict[str, object]:
-            held = library.sources(about.sources)
-            attached = [record.state.path for record in held if record.document_id != document]
+            records = library.sources(about.sources)
+            attached = [record.state.path for record in records if record.document_id != document]
             names = {path: naming.of(path) for path in (*about.sources, *attached)}
             removal = library.remove(sources=names)
             self.pages.forget(name)
@@ -199,12 +199,12 @@ class RestRoutes:
         library = self.libraries.engine(name).library
         wanted = View(name, asked.get("document", ""), number(asked, "start"), number(asked, "end"))
         await recorded(name, "page", wanted.document)
-        found = await self.pages.view(library, wanted)
-        if found is None:
+        page = await self.pages.view(library, wanted)
+        if page is None:
             raise LibraryNotFoundError(
                 "There is no document {name}.", hint="See /api/documents.", name=wanted.document
             )
-        return found
+        return page
 
     async def ask(self, request: Request) -> Response:
         """An answer as events: loading, passages, waiting, step, text, answer, kept, error."""
@@ -231,19 +231,19 @@ class RestRoutes:
             await send(event("loading", {}))
         loop = asyncio.get_running_loop()
 
-        async def tell(found: Sequence[ScoredChunk]) -> None:
-            await send(event("passages", {"passages": passages(found, language)}))
+        async def tell(hits: Sequence[ScoredChunk]) -> None:
+            await send(event("passages", {"passages": passages(hits, language)}))
 
-        def tell_later(found: Sequence[ScoredChunk]) -> None:
-            asyncio.run_coroutine_threadsafe(tell(found), loop)
+        def tell_later(hits: Sequence[ScoredChunk]) -> None:
+            asyncio.run_coroutine_threadsafe(tell(hits), loop)
 
         if asked.history:  # a follow-up is searched for as the model understands it
             options = replace(options, on_found=tell_later)
         else:
             k = engine.applied(options).answer.k
             async with self.queue.processors.turn():
-                found = await anyio.to_thread.run_sync(engine.retrieve, asked.question, k)
-            await tell(found)
+                hits = await anyio.to_thread.run_sync(engine.retrieve, asked.question, k)
+            await tell(hits)
 
         async def wait(position: int, seconds: float) -> None:
             await send(event("waiting", {"position": position, "seconds": round(seconds)}))

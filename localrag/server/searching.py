@@ -87,15 +87,15 @@ class Searching:
             filter=asked.filter,
         )
         work = search_in_turn(self.queue, engine, asked.question, options)
-        found = await while_heard(request, work)
-        if found is None:
+        result = await while_heard(request, work)
+        if result is None:
             return Response(status_code=499)
-        hits, steps = found
-        said = [
+        hits, steps = result
+        step_texts = [
             {"name": step_name(step.kind, language), "said": scored(step, language)}
             for step in steps
         ]
-        return reply({"passages": passages(hits, language), "steps": said})
+        return reply({"passages": passages(hits, language), "steps": step_texts})
 
 
 async def search_in_turn(
@@ -113,11 +113,11 @@ async def search_in_turn(
     def search(_: Callable[[Any], None]) -> None:
         hits.extend(engine.search(question, options, steps.append))
 
-    async with AsyncExitStack() as held:
+    async with AsyncExitStack() as stack:
         if needs_model:
-            await held.enter_async_context(queue.turn(wait))
-        await held.enter_async_context(queue.processors.turn(wait))
-        pieces = await held.enter_async_context(working(search, stopped))
+            await stack.enter_async_context(queue.turn(wait))
+        await stack.enter_async_context(queue.processors.turn(wait))
+        pieces = await stack.enter_async_context(working(search, stopped))
         async for _ in pieces:  # it tells nothing before its end
             pass
     return hits, steps

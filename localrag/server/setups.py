@@ -77,10 +77,10 @@ def _digest(*values: object) -> str:
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _stamps(settings: Settings) -> Iterator[object]:
@@ -101,8 +101,8 @@ def _stamps(settings: Settings) -> Iterator[object]:
         yield place.resolve()
         for path in [place, *sorted(place.rglob("*"))]:
             if path.is_file():
-                found = path.stat()
-                yield path.name, found.st_size, found.st_mtime_ns
+                status = path.stat()
+                yield path.name, status.st_size, status.st_mtime_ns
 
 
 def _embeddings(store: ModelStore) -> Iterator[str]:

@@ -146,9 +146,9 @@ class Tables(WorkRoutes):
         await recorded(library, "search", asked.words)
 
         def chosen() -> dict[str, Any]:
-            found = engine.selection(asked.patterns, asked.words, _options(asked))
-            names = [naming.of(record.sources[0]) for record in found.documents[:_AT_ONCE]]
-            return {"count": len(found.documents), "total": found.total, "names": names}
+            selection = engine.selection(asked.patterns, asked.words, _options(asked))
+            names = [naming.of(record.sources[0]) for record in selection.documents[:_AT_ONCE]]
+            return {"count": len(selection.documents), "total": selection.total, "names": names}
 
         async with self.queue.processors.turn():
             return reply(await anyio.to_thread.run_sync(chosen))
@@ -307,7 +307,7 @@ class _Telling:
         )
 
     def _add(self, number: int, place: int, row: Row, cell: Cell, column: Column) -> None:
-        told = {
+        record = {
             "row": number,
             "column": place,
             "state": cell.state,
@@ -319,7 +319,7 @@ class _Telling:
                 for citation in cell.citations
             ],
         }
-        self._cells.append(told)
+        self._cells.append(record)
 
     def _flush(self) -> None:
         if self._cells:

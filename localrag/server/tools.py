@@ -298,7 +298,7 @@ class Tools:
             [shown.quotation(answer, citation) for citation in answer.citations],
             len(answer.left_out) + shown.left_out,
             round(answer.seconds, 3),
-            [shown.missing(answer, found) for found in answer.not_found],
+            [shown.missing(answer, missing) for missing in answer.not_found],
             _is_unsupported(answer),
         )
         reply.disarmed = shown.disarmed  # once all of it has been shown
@@ -406,18 +406,18 @@ class Tools:
         def listed() -> Documents:
             shown = self._library(library, "")
             wanted = asked.containing.casefold()
-            found = [
+            records = [
                 record
                 for record in shown.documents()
                 if any(wanted in name.casefold() for name in shown.names(record))
             ]
-            some = found[asked.start : asked.start + MOST_LISTED]
+            some = records[asked.start : asked.start + MOST_LISTED]
             after = asked.start + len(some)
             return Documents(
                 library,
-                len(found),
+                len(records),
                 [shown.listed(record) for record in some],
-                after if after < len(found) else UNSET,
+                after if after < len(records) else UNSET,
             )
 
         return await anyio.to_thread.run_sync(listed)
@@ -471,9 +471,9 @@ class Tools:
         """The page that a URI names; the first one where it names none."""
         library, document, page = _parts(uri)
         asked = PageOf(document=document, page=page, library=library, image=False)
-        found = await self.page(asked, _unheard)
-        assert isinstance(found, PageText), "no image was asked for"  # noqa: S101
-        return found
+        page_text = await self.page(asked, _unheard)
+        assert isinstance(page_text, PageText), "no image was asked for"  # noqa: S101
+        return page_text
 
     async def resources(self, start: int) -> tuple[list[Listed], int | None]:
         """Documents of all libraries, and where to go on."""
@@ -481,15 +481,15 @@ class Tools:
             await self._libraries.listed(name)
 
         def listed() -> tuple[list[Listed], int | None]:
-            found = [
+            entries = [
                 (shown, record)
                 for name in self._libraries.names
                 for shown in [self._library(name, "")]
                 for record in shown.documents()
             ]
             after = start + MOST_LISTED
-            some = [shown.listed(record) for shown, record in found[start:after]]
-            return some, after if after < len(found) else None
+            some = [shown.listed(record) for shown, record in entries[start:after]]
+            return some, after if after < len(entries) else None
 
         return await anyio.to_thread.run_sync(listed)
 
@@ -553,25 +553,25 @@ class _Shown:
         if record is not None and record.id not in self._private:
             return record
         documents = self.documents()
-        found = [document for document in documents if given in self.names(document)] or [
+        matches = [document for document in documents if given in self.names(document)] or [
             document
             for document in documents
             if any(name.endswith(f"/{given}") for name in self.names(document))
             or (len(given) >= SHORT_ID and document.id.startswith(given))
         ]
-        if not found:
+        if not matches:
             raise LibraryNotFoundError(
                 "There is no document {name}.", hint="See list_documents.", name=given
             )
-        if len(found) > 1:
+        if len(matches) > 1:
             raise UsageError(
                 "{count} documents have the name {name}: {ids}.",
                 hint="Give the id of one of them.",
-                count=len(found),
+                count=len(matches),
                 name=given,
-                ids=", ".join(document.id[:SHORT_ID] for document in found),
+                ids=", ".join(document.id[:SHORT_ID] for document in matches),
             )
-        return found[0]
+        return matches[0]
 
     def passage(self, number: int, hit: ScoredChunk) -> Passage:
         """A passage that was found."""
@@ -709,14 +709,14 @@ class _Shown:
             self._name, answer, computed.sure, lines, self.left_out, disarmed=self.disarmed
         )
 
-    def missing(self, answer: Answer, found: NotFound) -> Missing:
+    def missing(self, answer: Answer, missing: NotFound) -> Missing:
         """What the documents do not answer; wordings of theirs that could steer a model go."""
-        closest = found.closest
-        suggestions = (self._whole(suggestion.question) for suggestion in found.suggestions)
+        closest = missing.closest
+        suggestions = (self._whole(suggestion.question) for suggestion in missing.suggestions)
         return Missing(
-            self.own(found.question),
-            [self.own(word) for word in found.looked_for],
-            self.own(reason_text(found)),
+            self.own(missing.question),
+            [self.own(word) for word in missing.looked_for],
+            self.own(reason_text(missing)),
             self.quotation(answer, closest) if closest is not None else None,
             [question for question in suggestions if question],
         )
@@ -755,8 +755,8 @@ class _Shown:
         text = self.engine.library.text(record.id, span.start, span.end)
         if self._screen.shown(text) != text or self._redactor.redact(text)[1]:
             return None
-        found = occurrences(text, mark) if mark else ()
-        start, end = found[0] if found else (0, 0)
+        matches = occurrences(text, mark) if mark else ()
+        start, end = matches[0] if matches else (0, 0)
         return View(self._name, record.id, span.start + start, span.start + end)
 
     def listed(self, record: DocumentRecord) -> Listed:
@@ -833,8 +833,8 @@ class _Shown:
 
 def _is_unsupported(answer: Answer) -> bool:
     """Whether an answer claims to be from passages, of which none bears it out."""
-    told = answer.grounded or answer.citations or answer.not_found or not answer.contexts
-    return not (told or answer.refuses or answer.statements[0].kind == "notice")
+    accounted = answer.grounded or answer.citations or answer.not_found or not answer.contexts
+    return not (accounted or answer.refuses or answer.statements[0].kind == "notice")
 
 
 def _uri(library: str, document: str, page: int | None = None) -> str:

@@ -84,14 +84,14 @@ class UploadRoutes:
         resources: ExitStack,
     ) -> AsyncIterator[ServerSentEvent]:
         async def work(send: Send) -> None:
-            async with self._turn, working(_Adding(engine, file, name, language)) as told:
-                async for message in told:
+            async with self._turn, working(_Adding(engine, file, name, language)) as messages:
+                async for message in messages:
                     await send(message)
 
         # The file stays until nobody reads it any more, also where the client goes in between.
         with resources:
-            async with aclosing(streamed(work, as_event(language))) as told:
-                async for part in told:
+            async with aclosing(streamed(work, as_event(language))) as parts:
+                async for part in parts:
                     yield part
 
 

@@ -41,8 +41,8 @@ class Views:
 
     def key(self, view: View) -> str:
         """What opens this view and no other."""
-        said = "\n".join(("view", view.library, view.document, str(view.start), str(view.end)))
-        return hmac.new(self._secret, said.encode(), hashlib.sha256).hexdigest()
+        message = "\n".join(("view", view.library, view.document, str(view.start), str(view.end)))
+        return hmac.new(self._secret, message.encode(), hashlib.sha256).hexdigest()
 
     def opens(self, view: View, key: str) -> bool:
         """Whether a key is that of the view."""
@@ -54,10 +54,10 @@ class Views:
             return False
         # Read as the route reads it, and nothing twice: what is checked is what is opened.
         pairs = parse_qsl(query, keep_blank_values=True)
-        found = dict(pairs)
+        values = dict(pairs)
         if path not in VIEW_PATHS or sorted(name for name, _ in pairs) != _NAMES:
             return False
-        library, document, start, end, key = (found[name] for name in (*_FIELDS, "key"))
+        library, document, start, end, key = (values[name] for name in (*_FIELDS, "key"))
         if not (_is_offset(start) and _is_offset(end)):
             return False
         return self.opens(View(library, document, int(start), int(end)), key)
@@ -72,8 +72,8 @@ class Views:
         return f"{self._base}/view#{urlencode(asdict(view) | key)}"
 
 
-def _is_offset(said: str) -> bool:
-    return said.isascii() and said.isdigit() and len(said) < 16
+def _is_offset(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16
 
 
 def quoted(library: str, answer: Answer, citation: Citation) -> View:

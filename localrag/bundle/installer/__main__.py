@@ -17,8 +17,10 @@ def main() -> int:
     command = pythons.find(f"3.{minor}" for minor in range(30, 10, -1))
     if command is not None:
         return pythons.hand_over(command, path, arguments)
-    found = "{}.{}".format(*sys.version_info)
-    sys.stderr.write("install.py needs Python 3.11 or newer 需要 3.11 或更新版本: " + found + "\n")
+    version = "{}.{}".format(*sys.version_info)
+    sys.stderr.write(
+        "install.py needs Python 3.11 or newer 需要 3.11 或更新版本: " + version + "\n"
+    )
     return 1
 
 

@@ -70,26 +70,26 @@ def make(folder: Path, wheels: Sequence[Path], target: Target) -> None:
     program = ["-m", "pip"] if pip is None else [str(pip / "pip")]
     options = ("--no-index", "--no-deps", "--no-cache-dir", "--no-compile", "--no-input")
     quiet = ("--disable-pip-version-check", "--no-warn-script-location", "--quiet")
-    code, said = _run(folder, *program, "install", *options, *quiet, *map(str, wheels))
+    code, output = _run(folder, *program, "install", *options, *quiet, *map(str, wheels))
     if code:
-        full = "No space left" in said or "Errno 28" in said
+        full = "No space left" in output or "Errno 28" in output
         raise BundleError(
             "The packages cannot be installed: {reason}",
             hint="Free some space, or name a folder on another disk with --to."
             if full
             else "The previous installation was left unchanged.",
-            reason=failure_reason(said.splitlines()),
+            reason=failure_reason(output.splitlines()),
         )
 
 
 def try_out(environment: Path, version: str, distributions: Iterable[str]) -> None:
     """Run what was installed, its machine code too. Raises `BundleError` where it does not run."""
-    code, said = _run(environment, "-m", "localrag", "--version")
-    if code or version not in said:
+    code, output = _run(environment, "-m", "localrag", "--version")
+    if code or version not in output:
         raise BundleError(
             "The installed program does not start: {reason}",
             hint="Copy the bundle again from where it was created.",
-            reason=failure_reason(said.splitlines()),
+            reason=failure_reason(output.splitlines()),
         )
     names = set(distributions)
     trials = {name: f"import {module}" for name, module in _NATIVE.items() if name in names}
@@ -97,7 +97,7 @@ def try_out(environment: Path, version: str, distributions: Iterable[str]) -> No
         trials.pop("llama_cpp_python", None)
         trials[name] = _LOAD_LLAMA
     for name in sorted(trials):
-        code, said = _run(environment, "-c", trials[name])
+        code, output = _run(environment, "-c", trials[name])
         if code in _ILLEGAL_INSTRUCTION:
             raise BundleError(
                 "{name} uses instructions that this processor does not have.",
@@ -111,7 +111,7 @@ def try_out(environment: Path, version: str, distributions: Iterable[str]) -> No
                 "The package {name} does not run here: {reason}",
                 hint="Copy the bundle again, or create one for this machine.",
                 name=name,
-                reason=failure_reason(said.splitlines()),
+                reason=failure_reason(output.splitlines()),
             )
 
 
@@ -134,9 +134,9 @@ def python_of(environment: Path) -> Path:
 
 def failure_reason(lines: Iterable[str]) -> str:
     """What pip, or any program, gave as the cause of its failure, shortened."""
-    said = [line.strip() for line in lines if line.strip()]
-    telling = [line.removeprefix("ERROR: ") for line in said if line.startswith("ERROR:")]
-    return " / ".join(dict.fromkeys(telling or said[-3:]))[-600:].rstrip(".") or "?"
+    texts = [line.strip() for line in lines if line.strip()]
+    telling = [line.removeprefix("ERROR: ") for line in texts if line.startswith("ERROR:")]
+    return " / ".join(dict.fromkeys(telling or texts[-3:]))[-600:].rstrip(".") or "?"
 
 
 def record_hash(digest: bytes) -> str:
@@ -154,8 +154,8 @@ def _is_as_recorded(record: Path) -> bool:
             path, expected, _ = row
             if expected.startswith("sha256="):
                 with (record.parent.parent / path).open("rb") as file:
-                    found = record_hash(hashlib.file_digest(file, "sha256").digest())
-                if expected.removeprefix("sha256=").rstrip("=") != found:
+                    digest = record_hash(hashlib.file_digest(file, "sha256").digest())
+                if expected.removeprefix("sha256=").rstrip("=") != digest:
                     return False
                 hashed += 1
     return hashed > 0

@@ -255,10 +255,10 @@ class Installer:
 
     def _record(self) -> dict[str, Any]:
         try:
-            found = json.loads((self._to / RECORD).read_text(encoding="utf-8"))
+            record = json.loads((self._to / RECORD).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return record if isinstance(record, dict) else {}
 
     def _write_record(self, environment: str) -> None:
         record = {

@@ -71,8 +71,8 @@ def _newest_system(system: str, wheels: Sequence[File]) -> tuple[tuple[int, int]
     for path in (file.path for file in wheels):
         versions = []
         for tag in path.removesuffix(".whl").rpartition("-")[2].split("."):
-            if found := re.match(r"(?:manylinux|macosx)_(\d+)_(\d+)_", tag):
-                versions.append((int(found[1]), int(found[2])))
+            if match := re.match(r"(?:manylinux|macosx)_(\d+)_(\d+)_", tag):
+                versions.append((int(match[1]), int(match[2])))
             elif (name := tag.partition("_")[0]) in _GLIBC:
                 versions.append(_GLIBC[name])
         if versions:

@@ -153,14 +153,14 @@ def parse(raw: bytes, place: object = MANIFEST) -> Manifest:
 
 def _parse(raw: bytes) -> Manifest:
     value = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
-    found = value.pop("format")
-    if not _is_count(found):
+    format_number = value.pop("format")
+    if not _is_count(format_number):
         raise ValueError("no format")
-    if found > FORMAT:
+    if format_number > FORMAT:
         raise BundleError(
             "The bundle has format {found}; this localrag reads format {known}.",
             hint="Use the install.py in the bundle, or the localrag version that created it.",
-            found=found,
+            found=format_number,
             known=FORMAT,
         )
     records = {
@@ -220,10 +220,10 @@ def _on_any_disk(path: str) -> str:
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     pairs = list(pairs)
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise ValueError("a key stands there twice")
-    return found
+    return mapping
 
 
 def _is_count(value: object) -> bool:

@@ -37,7 +37,7 @@ def hand_over(command: "list[str]", program: str, arguments: "list[str]") -> int
 def _version(command: "list[str]") -> str:
     ask = "import sys; print('{}.{}'.format(*sys.version_info))"
     try:
-        said = subprocess.check_output([*command, "-I", "-c", ask], stderr=subprocess.DEVNULL)
+        output = subprocess.check_output([*command, "-I", "-c", ask], stderr=subprocess.DEVNULL)
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return said.decode("ascii", "replace").strip()
+    return output.decode("ascii", "replace").strip()

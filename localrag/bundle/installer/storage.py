@@ -31,7 +31,7 @@ class Folder:
 
     def files(self) -> dict[str, int]:
         """Every file with its size. Raises `BundleError` for links and what is no plain file."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         mount = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", -1)  # a folder's link on Windows
         for folder, folders, names in os.walk(self.path, onerror=_fail):
             for entry in (*folders, *names):
@@ -41,8 +41,8 @@ class Folder:
                 if not plain or getattr(about, "st_reparse_tag", 0) == mount:
                     raise _linked(name)
                 if entry in names and not _is_litter(entry):
-                    found[name] = about.st_size
-        return found
+                    sizes[name] = about.st_size
+        return sizes
 
     def open(self, name: str) -> BufferedReader:
         """A file's bytes."""
@@ -159,12 +159,12 @@ def small_file(bundle: Bundle, name: str, limit: int) -> bytes:
     """A file of at most `limit` bytes, b"" where it is damaged. Raises FileNotFoundError."""
     try:
         with bundle.open(name) as stream:
-            found = stream.read(limit + 1)
+            data = stream.read(limit + 1)
     except DAMAGED:
         return b""
-    if len(found) > limit:
+    if len(data) > limit:
         raise _unusual(name)
-    return found
+    return data
 
 
 def _fail(error: OSError) -> None:

@@ -81,13 +81,15 @@ def verify(path: Path, base: Path | None = None, key: Path | None = None) -> Che
     if old is not None:
         faults += _faults(old, (file for file in manifest.files if file.in_base))
     if faults:
-        said = {
+        texts = {
             "missing": tr("missing"),
             "not of its size": tr("not of its size"),
             "altered": tr("altered"),
             "not in the manifest": tr("not in the manifest"),
         }
-        shown = [tr("{name} ({fault})", name=name, fault=said[fault]) for name, fault in faults[:6]]
+        shown = [
+            tr("{name} ({fault})", name=name, fault=texts[fault]) for name, fault in faults[:6]
+        ]
         raise BundleError(
             "The bundle was changed after it was created: {files}{more}.",
             hint="Copy it again from where it was created; nothing was installed.",
@@ -140,15 +142,15 @@ def verify_signature(raw: bytes, signature: bytes, key: Path) -> str:
         allowed.write_text("".join(lines), encoding="ascii")
         given.write_bytes(signature)
         files = ("-f", allowed.absolute(), "-s", given.absolute())
-        code, said = run_ssh_keygen("verify", "-I", "localrag", *files, given=raw)
+        code, output = run_ssh_keygen("verify", "-I", "localrag", *files, given=raw)
     if code:
         raise BundleError(
             "The bundle was not signed with the key {key}: {reason}",
             hint="Do not install it: it comes from somebody else, or has been changed since.",
             key=key,
-            reason=said[-300:],
+            reason=output[-300:],
         )
-    return said
+    return output
 
 
 def _open_base(manifest: Manifest, path: Path) -> Bundle:

@@ -147,9 +147,9 @@ def compare(
         on_stage(Stage(number, JUDGE))
         started = time.perf_counter()
         language = answer_language(asked.question)
-        found = judge(asked, language, ways)
+        findings = judge(asked, language, ways)
         seconds = time.perf_counter() - started
-        yield Compared(asked, language, tuple(ways), found, seconds, candidates, search_seconds)
+        yield Compared(asked, language, tuple(ways), findings, seconds, candidates, search_seconds)
 
 
 def asked_with(question: str, reference: str, answerable: bool | None = None) -> ComparedQuestion:

@@ -73,10 +73,10 @@ class PairJudge:
         refused = refuses(first), refuses(second)
         if first == second or all(refused):
             return tuple(Verdict(criterion, 0.5, "same answer") for criterion in CRITERIA)
-        found = _known(asked.answerable, refused)
-        unknown = [criterion for criterion in CRITERIA if criterion not in found]
-        found |= self._judged(unknown, asked, (first, second), language)
-        return tuple(found[criterion] for criterion in CRITERIA)
+        verdicts = _known(asked.answerable, refused)
+        unknown = [criterion for criterion in CRITERIA if criterion not in verdicts]
+        verdicts |= self._judged(unknown, asked, (first, second), language)
+        return tuple(verdicts[criterion] for criterion in CRITERIA)
 
     def _judged(
         self,

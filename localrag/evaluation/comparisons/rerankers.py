@@ -60,12 +60,14 @@ def reranked(
     None keeps the order of the search. `on_step` hears what the reranker has done.
     """
 
-    def answer(question: str, found: Sequence[ScoredChunk], earlier: Sequence[Output]) -> Output:
-        ranked, step = list(found[:k]), None
+    def answer(
+        question: str, candidates: Sequence[ScoredChunk], earlier: Sequence[Output]
+    ) -> Output:
+        ranked, step = list(candidates[:k]), None
         if reranking:
-            ranked, step = reranking.apply(question, found, k)
+            ranked, step = reranking.apply(question, candidates, k)
             on_step(step)
-        before = {candidate.chunk.id: rank for rank, candidate in enumerate(found, start=1)}
+        before = {candidate.chunk.id: rank for rank, candidate in enumerate(candidates, start=1)}
         passages = tuple(Ranked(context, before[context.chunk.id]) for context in ranked)
         order = [placed.before for placed in passages]
         for way in earlier:

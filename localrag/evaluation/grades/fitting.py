@@ -53,13 +53,13 @@ def fit(log_odds: NDArray[np.float64], labels: NDArray[np.bool_]) -> Curve:
     return Curve(float(weights[0]), float(weights[1]))
 
 
-def measured(graded: Graded, language: LanguageCode, found: Sequence[GradedCase]) -> Measured:
+def measured(graded: Graded, language: LanguageCode, samples: Sequence[GradedCase]) -> Measured:
     """What the cases of one kind and language say. Raises `ValueError` as `fit`."""
-    grades = np.array([sample.grade for sample in found])
+    grades = np.array([sample.grade for sample in samples])
     log_odds = _log_odds(grades)
-    labels = np.array([sample.case.holds for sample in found])
-    topics = np.array([sample.case.topic for sample in found])
-    after = np.empty(len(found))
+    labels = np.array([sample.case.holds for sample in samples])
+    topics = np.array([sample.case.topic for sample in samples])
+    after = np.empty(len(samples))
     for fold in range(FOLDS):
         left = topics % FOLDS == fold
         if not left.any():
@@ -79,7 +79,7 @@ def measured(graded: Graded, language: LanguageCode, found: Sequence[GradedCase]
     return Measured(
         graded=graded,
         language=language,
-        cases=len(found),
+        cases=len(samples),
         held=int(labels.sum()),
         auc=interval(ordering, grades),
         error_before=interval(calibration_error, grades),
@@ -89,5 +89,5 @@ def measured(graded: Graded, language: LanguageCode, found: Sequence[GradedCase]
 
 
 def _log_odds(grades: NDArray[np.float64]) -> NDArray[np.float64]:
-    held = np.clip(grades, 1e-12, 1 - 1e-12)
-    return np.asarray(np.log(held) - np.log1p(-held))
+    clipped = np.clip(grades, 1e-12, 1 - 1e-12)
+    return np.asarray(np.log(clipped) - np.log1p(-clipped))

@@ -34,9 +34,9 @@ def grade(
         done()
 
 
-def calibration(model: str, key: str, found: Sequence[GradedCase]) -> Calibration:
+def calibration(model: str, key: str, samples: Sequence[GradedCase]) -> Calibration:
     """What the graded cases say of each kind of grade in each language."""
-    kinds = dict.fromkeys((sample.case.graded, sample.case.language) for sample in found)
+    kinds = dict.fromkeys((sample.case.graded, sample.case.language) for sample in samples)
     return Calibration(
         model,
         key,
@@ -46,7 +46,7 @@ def calibration(model: str, key: str, found: Sequence[GradedCase]) -> Calibratio
                 language,
                 [
                     sample
-                    for sample in found
+                    for sample in samples
                     if (sample.case.graded, sample.case.language) == (graded, language)
                 ],
             )

@@ -111,7 +111,7 @@ def _together(everything: Sequence[Topic], number: int) -> Iterator[GradingCase]
     # Without a rule for where the answer stands; the same in every run.
     random.Random(number).shuffle(read)  # noqa: S311
     passages = tuple(everything[topic].passages[place - 1].strip() for topic, place in read)
-    found = []
+    candidates = []
     for topic in (first, second, third):
         places = {place for of, place in read if of == topic}
         for at, (question, where) in enumerate(everything[topic].questions):
@@ -121,9 +121,9 @@ def _together(everything: Sequence[Topic], number: int) -> Iterator[GradingCase]
             if topic == third and at % 2 == 0:
                 continue
             kind = _kind(where, places)
-            found.append(GradingCase("answerable", topic, question, passages, kind))
-    random.Random(f"a{number}").shuffle(found)  # noqa: S311
-    yield from found[:PASSAGES_TOGETHER]
+            candidates.append(GradingCase("answerable", topic, question, passages, kind))
+    random.Random(f"a{number}").shuffle(candidates)  # noqa: S311
+    yield from candidates[:PASSAGES_TOGETHER]
 
 
 def _kind(where: str, places: set[int]) -> Kind:

@@ -93,16 +93,16 @@ def draft(
         for place, passage in enumerate(turned[: max(wanted * TRIES, FEWEST_TRIES)]):
             if made == wanted:
                 break
-            found = (
+            candidate = (
                 _answerable(passage, llm, judge)
                 if kind
                 else _unanswerable(passage, place, llm, judge, find)
             )
-            key = " ".join(tokens(found.question)) if found else ""
-            if found and key not in asked:
+            key = " ".join(tokens(candidate.question)) if candidate else ""
+            if candidate and key not in asked:
                 asked.add(key)
                 made += 1
-                yield found
+                yield candidate
 
 
 def spread(passages: Sequence[Context]) -> list[Context]:
@@ -121,8 +121,8 @@ def _answerable(passage: Context, llm: LLM, judge: Judge) -> Draft | None:
     if _copied(question, passage.text):
         return None
     known = set(tokens(passage.text)) | set(tokens(question))
-    said = tokens(answer)
-    if not said or sum(token in known for token in said) < IN_PASSAGE * len(said):
+    words = tokens(answer)
+    if not words or sum(token in known for token in words) < IN_PASSAGE * len(words):
         return None
     if not judge.answerable(question, passage.text, language).verdict:
         return None
@@ -171,5 +171,5 @@ def _is_question(text: str) -> bool:
 
 def _copied(question: str, passage: str) -> bool:
     """Whether the question is about the prompts' example instead of the passage."""
-    found = _EXAMPLE.search(question)
-    return found is not None and found[0].lower() not in passage.lower()
+    match = _EXAMPLE.search(question)
+    return match is not None and match[0].lower() not in passage.lower()

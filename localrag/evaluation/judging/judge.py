@@ -67,14 +67,14 @@ class Judge:
         as it is. The model splits the others and puts names in the place of pronouns; where it
         adds or loses something the sentence itself is the statement.
         """
-        found: list[str] = []
+        claims: list[str] = []
         spoken = sentences(answer)
         for place, sentence in enumerate(spoken):
             if needs_rewriting(sentence):
-                found += self._rewritten(question, spoken[:place], sentence, language)
+                claims += self._rewritten(question, spoken[:place], sentence, language)
             else:
-                found.append(sentence)
-        return list(dict.fromkeys(found))
+                claims.append(sentence)
+        return list(dict.fromkeys(claims))
 
     def supported(
         self, contexts: Sequence[str], statements: Sequence[str], language: LanguageCode
@@ -172,18 +172,18 @@ class Judge:
         limit = 2 * self._llm.count_tokens(sentence) + 96
         for start in range(len(before) + 1):
             # What was said just before is what pronouns point to; the rest may be left out.
-            said = [*before[start:], sentence]
+            excerpt = [*before[start:], sentence]
             task = render(
                 "eval_statements",
                 language,
                 question=question,
-                answer=LANGUAGES[language].space.join(said),
+                answer=LANGUAGES[language].space.join(excerpt),
                 sentence=sentence,
             )
             messages = [system, Message("user", task)]
             if fits(self._llm, messages, limit):
                 value = written_object(self._llm, messages, STATEMENTS_SCHEMA, limit)
-                known = f"{question} {' '.join(said)}"
+                known = f"{question} {' '.join(excerpt)}"
                 return accepted(value.get("statements"), sentence, known) or [sentence]
         return [sentence]
 

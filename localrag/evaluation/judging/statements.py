@@ -32,13 +32,13 @@ _SEVERAL = re.compile(
 
 def sentences(text: str) -> list[str]:
     """The sentences of an answer without markers, list marks and emphasis."""
-    found: list[str] = []
+    texts: list[str] = []
     plain = without_markers(text)
     for start, end in split_sentences(plain):
         sentence = _EMPHASIS.sub("", _LIST_MARK.sub("", plain[start:end])).strip()
         if len(_LETTER.findall(sentence)) > 1:
-            found.append(sentence)
-    return found
+            texts.append(sentence)
+    return texts
 
 
 def needs_rewriting(sentence: str) -> bool:

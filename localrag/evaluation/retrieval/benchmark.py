@@ -123,12 +123,12 @@ class RerankedRetriever:
     def retrieve(self, query: str, k: int) -> list[Hit]:
         """At most k hits, best first; scores are those of whoever ranked the hit."""
         count = self._reranking.candidates
-        found = self._retriever.retrieve(query, max(k, count))
-        read = [self._scored(hit) for hit in found[:count]]
+        hits = self._retriever.retrieve(query, max(k, count))
+        read = [self._scored(hit) for hit in hits[:count]]
         ranked, _ = self._reranking.apply(query, read, count)
         first = [Hit(hit.chunk.id, hit.score, hit.ranks) for hit in ranked]
         placed = {hit.chunk_id for hit in first}
-        return [*first, *(hit for hit in found if hit.chunk_id not in placed)][:k]
+        return [*first, *(hit for hit in hits if hit.chunk_id not in placed)][:k]
 
 
 @dataclass(frozen=True, slots=True)
