@@ -474,23 +474,23 @@ class _Source:
 
         For each unit but the first of such a table.
         """
-        found: dict[int, tuple[int, int]] = {}
+        table_bounds: dict[int, tuple[int, int]] = {}
         first: int | None = None
         for number, unit in enumerate([*units, None] if self._rows else ()):
             row = self.row_at(unit.start) if unit is not None else None
             begins = unit is not None and row is not None and row.first and unit.start == row.start
             if first is not None and (row is None or begins):
                 if sum(piece.tokens for piece in units[first:number]) <= limit:
-                    found |= dict.fromkeys(range(first + 1, number), (first, number))
+                    table_bounds |= dict.fromkeys(range(first + 1, number), (first, number))
                 first = None
             if unit is not None and begins:
                 first = number - 1 if number and unit.glued else number
-        return found
+        return table_bounds
 
     def columns(self, start: int, end: int) -> tuple[Columns, ...]:
         """The names of columns for the rows between the two, counted from `start`."""
         place = max(0, bisect_right(self._rows, start, key=lambda row: row.start) - 1)
-        found: list[Columns] = []
+        runs: list[Columns] = []
         while place < len(self._rows) and self._rows[place].start < end:
             row = self._rows[place]
             place += 1
@@ -501,14 +501,14 @@ class _Source:
                 names = names[before : before + len(BAR.findall(self.text, first, last)) + 1]
             if not names or not self.text[first:last].strip():
                 continue
-            if found and found[-1].names == names and found[-1].end + 1 == first - start:
-                found[-1] = Columns(found[-1].start, last - start, names)
+            if runs and runs[-1].names == names and runs[-1].end + 1 == first - start:
+                runs[-1] = Columns(runs[-1].start, last - start, names)
             else:
-                found.append(Columns(first - start, last - start, names))
+                runs.append(Columns(first - start, last - start, names))
         # A thousand names beside each row of two cells would fill the disk.
-        if sum(len(run.names) for run in found) > max(_FEW_NAMES, end - start):
-            found = [_reached(run, self.text[start + run.start : start + run.end]) for run in found]
-        return tuple(found)
+        if sum(len(run.names) for run in runs) > max(_FEW_NAMES, end - start):
+            runs = [_reached(run, self.text[start + run.start : start + run.end]) for run in runs]
+        return tuple(runs)
 
     def shown(self, start: int, end: int) -> str:
         """The text between the two as a model reads it."""
@@ -529,8 +529,8 @@ class _Source:
         """
         lowest = start + max(1, (ideal - start) // 2)
         for pattern in _ROW_CUTS if self.row_at(ideal) else _CUTS:
-            found = pattern.finditer(self.text, lowest, min(ideal + 1, end))
-            cuts = [match.end() for match in found]
+            matches = pattern.finditer(self.text, lowest, min(ideal + 1, end))
+            cuts = [match.end() for match in matches]
             if cuts and start < cuts[-1] < end:
                 return cuts[-1]
         return max(start + 1, ideal)

@@ -215,9 +215,9 @@ def _other(file: SourceFile, score: float, chinese: str) -> str:
     if _beyond(western) < 0.2 * len(data) and signs <= set(_WESTERN_SIGNS):
         return western  # charset-normalizer tends elsewhere where there is little to go by
     known = sorted({name.replace("-", "_") for name in _OF_THE_WEB.values()})
-    found = from_bytes(data[: 4 * _SAMPLE], cp_isolation=known).best()
-    if found is not None:
-        return data.decode(found.encoding, errors="replace")
+    match = from_bytes(data[: 4 * _SAMPLE], cp_isolation=known).best()
+    if match is not None:
+        return data.decode(match.encoding, errors="replace")
     if score > 0:
         return chinese
     raise CorruptFileError(

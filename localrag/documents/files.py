@@ -106,9 +106,9 @@ def parse_file(
         expected = TEXT
     if not data:
         raise empty(str(path))
-    found = actual(data, expected, str(path))
+    file_format = actual(data, expected, str(path))
     file = SourceFile(str(path), data, options, page_done, attach)
-    kind = contradiction(data, expected) if found is expected else ""
+    kind = contradiction(data, expected) if file_format is expected else ""
     if kind and (another := disguised(data)):
         # What only begins like that is refused below.
         with suppress(CorruptFileError):
@@ -121,7 +121,7 @@ def parse_file(
             suffix=path.suffix.lower(),
             kind=kind,
         )
-    return found.read(file)
+    return file_format.read(file)
 
 
 def _misnamed(document: Document, suffix: str, content: str) -> Document:
@@ -374,8 +374,8 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
     `folder` is a real path; what has become a link since then is not followed.
     """
-    with _listed(folder) as found:
-        shown = [entry for entry in found if not _PASSED_OVER.fullmatch(entry.name)]
+    with _listed(folder) as entries:
+        shown = [entry for entry in entries if not _PASSED_OVER.fullmatch(entry.name)]
         for entry in shown:  # some file systems are asked for what it is: while the folder is open
             _mode(entry)
     return sorted(shown, key=lambda entry: os.path.normcase(entry.name), reverse=True)
@@ -384,13 +384,13 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 @contextmanager
 def _listed(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
     if os.scandir not in os.supports_fd:
-        with os.scandir(folder) as found:
-            yield found
+        with os.scandir(folder) as entries:
+            yield entries
         return
     opened = _without_links(folder, folder, "", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
-        with os.scandir(opened) as found:
-            yield found
+        with os.scandir(opened) as entries:
+            yield entries
     finally:
         os.close(opened)
 

@@ -78,8 +78,8 @@ def _program() -> Path | None:
     """The folder of LibreOffice's programs."""
     if sys.platform != "linux":
         return None
-    found = processes.find("soffice") or processes.find("libreoffice")
-    folder = Path(found).resolve().parent if found else None
+    program = processes.find("soffice") or processes.find("libreoffice")
+    folder = Path(program).resolve().parent if program else None
     usable = folder is not None and any((folder / name).is_file() for name in _LIBRARIES)
     return folder if usable else None
 
@@ -91,8 +91,8 @@ def main() -> None:
     """Convert what comes in by the folder and to the kind that the command line names."""
     network.close_doors()
     program, folder, kind = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-    held = confine(*_installed(program), work=folder)
-    if held != {"files", "system calls"}:
+    restrictions = confine(*_installed(program), work=folder)
+    if restrictions != {"files", "system calls"}:
         sys.exit(_FAILED)
     processes.end_with_parent()
     data = sys.stdin.buffer.read()

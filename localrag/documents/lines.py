@@ -111,8 +111,8 @@ def is_cjk(character: str) -> bool:
 def is_marker(text: str) -> bool:
     """Whether the text is the marker of a list item and nothing more."""
     marker = text.strip()
-    found = LIST_MARKER.match(marker + " ")
-    return found is not None and found.end() >= len(marker)
+    match = LIST_MARKER.match(marker + " ")
+    return match is not None and match.end() >= len(marker)
 
 
 def width(text: str) -> int:

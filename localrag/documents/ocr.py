@@ -126,15 +126,15 @@ class RapidOcrReader:
         left = [place for place in range(len(crops)) if place not in read]
         read |= dict(zip(left, _recognise([crops[place] for place in left]), strict=True))
         for place, (quad, crop) in enumerate(zip(quads, crops, strict=True)):
-            found = read[place]
+            reading = read[place]
             if _is_tall(quad):  # was laid on its left side; it may have been the wrong one
                 quad = np.roll(quad, -1, axis=0)
-                if found.confidence < SURE:
+                if reading.confidence < SURE:
                     (other,) = _recognise([np.rot90(crop, 2)])
-                    if other.worth > found.worth:
-                        quad, found = np.roll(quad, 2, axis=0), other
-            if found.confidence >= LEAST and found.text.strip():
-                lines.append(_line(quad, found, turn, width, height))
+                    if other.worth > reading.worth:
+                        quad, reading = np.roll(quad, 2, axis=0), other
+            if reading.confidence >= LEAST and reading.text.strip():
+                lines.append(_line(quad, reading, turn, width, height))
         return PictureReading(tuple(lines), turn)
 
 
@@ -202,8 +202,8 @@ def _detect(image: Image) -> NDArray[np.float32]:
         parts = [(image[:, top:end], (top, 0)) for top, end in turned]
     else:
         parts = [(image[top:end], (0, top)) for top, end in _bands(image)]
-    found = [_detect_in(part) + np.array(place, np.float32) for part, place in parts]
-    return np.concatenate(found).astype(np.float32)
+    quads = [_detect_in(part) + np.array(place, np.float32) for part, place in parts]
+    return np.concatenate(quads).astype(np.float32)
 
 
 def _bands(image: Image) -> list[tuple[int, int]]:
@@ -253,7 +253,7 @@ def _recognise(crops: Sequence[Image]) -> list[_CropReading]:
 
 def _words(text: str, info: Any) -> tuple[tuple[int, int, float, float], ...]:
     """Start, end, left and right of words; rapidocr says the columns in which characters peak."""
-    found = []
+    words = []
     place = 0
     length = max(float(info.line_txt_len), 1.0)
     for characters, columns in zip(info.words, info.word_cols, strict=True):
@@ -264,12 +264,12 @@ def _words(text: str, info: Any) -> tuple[tuple[int, int, float, float], ...]:
         place = start + len(word)
         half = max(1.0, (columns[-1] - columns[0]) / max(2 * len(columns) - 2, 1))
         left, right = (columns[0] + 0.5 - half) / length, (columns[-1] + 0.5 + half) / length
-        found.append((start, place, max(left, 0.0), min(right, 1.0)))
-    return tuple(found)
+        words.append((start, place, max(left, 0.0), min(right, 1.0)))
+    return tuple(words)
 
 
 def _line(
-    quad: NDArray[np.float32], found: _CropReading, turn: Turn, width: int, height: int
+    quad: NDArray[np.float32], reading: _CropReading, turn: Turn, width: int, height: int
 ) -> OcrLine:
     """The line of a quad whose first edge is the upper one of its text."""
     upper_left, upper_right, lower_right, lower_left = (
@@ -285,9 +285,11 @@ def _line(
         xs, ys = zip(*corners, strict=True)
         return min(xs), min(ys), max(xs), max(ys)
 
-    words = tuple(OcrWord(start, end, box(left, right)) for start, end, left, right in found.words)
+    words = tuple(
+        OcrWord(start, end, box(left, right)) for start, end, left, right in reading.words
+    )
     corners = (upper_left, upper_right, lower_right, lower_left)
-    return OcrLine(found.text, found.confidence, box(0.0, 1.0), corners, words)
+    return OcrLine(reading.text, reading.confidence, box(0.0, 1.0), corners, words)
 
 
 def _back(x: float, y: float, turn: Turn, width: int, height: int) -> tuple[float, float]:
@@ -344,10 +346,10 @@ def weights() -> list[Path]:
 def _verified(path: Path) -> Path:
     try:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
-        found = ""
-    if found != WEIGHTS[path.name]:
+        digest = ""
+    if digest != WEIGHTS[path.name]:
         raise ModelCorruptError(
             "The file {path} is not the one of {model}: its size or SHA-256 differs.",
             hint="Install the package rapidocr again: pip install --force-reinstall rapidocr",

@@ -176,15 +176,15 @@ class Pictures:
             raise PictureError("too many")
         began = time.process_time()
         try:
-            found = _seen(data)
+            reading = _seen(data)
         finally:
             self._count += 1
             self._seconds += time.process_time() - began
             self._file.page_done(self._count, recognised=True)
         if len(_read) >= _MOST_KEPT:
             _read.clear()
-        _read[digest] = found
-        return found
+        _read[digest] = reading
+        return reading
 
 
 def stored(archive: ZipArchive, folder: str) -> list[str]:
@@ -220,12 +220,12 @@ def notes(reading: PictureReading) -> tuple[PageNote, ...]:
     """What there is to say of a page that was read by recognition."""
     if not reading.lines:
         return ()
-    found = []
+    page_notes = []
     if reading.turn:
-        found.append(PageNote("turned", {"degrees": reading.turn}))
+        page_notes.append(PageNote("turned", {"degrees": reading.turn}))
     if reading.confidence < DOUBTFUL:
-        found.append(PageNote("doubtful", {"confidence": round(reading.confidence, 3)}))
-    return tuple(found)
+        page_notes.append(PageNote("doubtful", {"confidence": round(reading.confidence, 3)}))
+    return tuple(page_notes)
 
 
 def page_lines(reading: PictureReading, unit: float = 1.0) -> list[Line]:
@@ -238,8 +238,8 @@ def page_lines(reading: PictureReading, unit: float = 1.0) -> list[Line]:
         return []
     placed = blocks(reading, _BODY / max(1.0, median(sizes)), unit=unit)
     known = words(row.text for block in placed for row in block.rows)
-    found = paragraphs(reading_order(placed), known)
-    return [Line(segment.text, marks=place(segment.text, segment.pieces)) for segment in found]
+    segments = paragraphs(reading_order(placed), known)
+    return [Line(segment.text, marks=place(segment.text, segment.pieces)) for segment in segments]
 
 
 def blocks(
@@ -259,9 +259,11 @@ def blocks(
     rows: list[TextRow] = []
     for line in _visual_lines([segment for segment in segments if id(segment) not in in_column]):
         rows += merge_segments(sorted(line, key=lambda row: row.x0))
-    found = [Block(part) for stack in columns + _stacks(rows) for part in _parts(stack, upright)]
-    found.sort(key=lambda block: block.y0)
-    return [*found, *([Block(aside)] if aside else [])]
+    page_blocks = [
+        Block(part) for stack in columns + _stacks(rows) for part in _parts(stack, upright)
+    ]
+    page_blocks.sort(key=lambda block: block.y0)
+    return [*page_blocks, *([Block(aside)] if aside else [])]
 
 
 def _height(line: OcrLine) -> float:
@@ -313,18 +315,18 @@ def _rows(
 def _pieces(line: OcrLine, turn: Turn, unit: float, left: float, top: float) -> list[Piece]:
     """Words, and Chinese characters that stand together, in the picture as it was given."""
     quarters = (round(_slope(line) / (math.pi / 2)) - turn // 90) % 4
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     last = -1
     for start, end, box in line.words:
         text = clean(line.text[start:end]).strip()
         stands = _scaled(box, unit, left, top)
         chinese = all(map(is_cjk, text))
-        if found and chinese and start == last and all(map(is_cjk, found[-1].text)):
-            before = found.pop()
+        if pieces and chinese and start == last and all(map(is_cjk, pieces[-1].text)):
+            before = pieces.pop()
             text, stands = before.text + text, hull([before[1:5], stands])
-        found.append(Piece(text, *stands, quarters))
+        pieces.append(Piece(text, *stands, quarters))
         last = end
-    return [piece for piece in found if piece.text]
+    return [piece for piece in pieces if piece.text]
 
 
 def _scaled(box: Box, unit: float, left: float, top: float) -> Box:
@@ -394,10 +396,10 @@ def _stacks(rows: Sequence[TextRow]) -> list[list[TextRow]]:
                 below.setdefault(i, []).append(j)
                 above.setdefault(j, []).append(i)
     next_of = {}
-    for i, found in below.items():
+    for i, indices in below.items():
         # Of rows that stand below each other the nearest counts.
-        nearest = min(found, key=lambda j: ordered[j].y0)
-        beside = [j for j in found if ordered[j].y0 < ordered[nearest].y1 - 0.5 * ordered[j].size]
+        nearest = min(indices, key=lambda j: ordered[j].y0)
+        beside = [j for j in indices if ordered[j].y0 < ordered[nearest].y1 - 0.5 * ordered[j].size]
         last = max(above[nearest], key=lambda k: ordered[k].y1)
         besides = [
             k for k in above[nearest] if ordered[k].y1 > ordered[last].y0 + 0.5 * ordered[k].size
@@ -444,12 +446,12 @@ def _is_running_text(stack: Sequence[TextRow]) -> bool:
     return median(widths) > 8 * stack[0].size and full > 0.5 * len(stack)
 
 
-def within(found: Sequence[Block], size: float) -> list[Block]:
+def within(picture_blocks: Sequence[Block], size: float) -> list[Block]:
     """The blocks of a picture on a page of text, in print no larger than the page's.
 
     So no label becomes a heading.
     """
     return [
         Block([replace(row, size=min(row.size, size)) for row in block.rows], block.table)
-        for block in found
+        for block in picture_blocks
     ]

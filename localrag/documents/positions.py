@@ -178,50 +178,51 @@ def decode(
         packed = unpacking.decompress(stored, LARGEST)
         if not unpacking.eof:
             raise ValueError("not a layout: it is cut off, or too large")
-        found = msgspec.msgpack.decode(packed, type=_Stored)
+        record = msgspec.msgpack.decode(packed, type=_Stored)
     except (zlib.error, msgspec.DecodeError) as error:
         raise ValueError(f"not a layout: {error}") from error
-    if not _fits(found, length):
+    if not _fits(record, length):
         raise ValueError("not a layout: its numbers do not fit together")
-    marks = tuple(_marks(found, start, end))
-    return Layout(found.width / STEPS, found.height / STEPS, marks)
+    marks = tuple(_marks(record, start, end))
+    return Layout(record.width / STEPS, record.height / STEPS, marks)
 
 
-def _fits(found: _Stored, length: int) -> bool:
+def _fits(record: _Stored, length: int) -> bool:
     """Whether the numbers are those of marks one after another in `length` code points."""
-    numbers = len(found.gaps)
+    numbers = len(record.gaps)
     return (
-        {len(found.lines)} == {len(found.turns), len(found.tops), len(found.heights)}
-        and {numbers} == {len(found.counts), len(found.lefts), len(found.widths)}
-        and min(chain(found.lines, found.counts), default=1) >= 1
-        and sum(found.lines) == numbers
-        and min(chain(found.gaps, found.heights, found.widths, [found.width, found.height])) >= 0
-        and {0, 1, 2, 3}.issuperset(found.turns)
-        and sum(found.gaps) + sum(found.counts) <= length
-        and max(map(abs, chain(found.tops, found.lefts)), default=0) <= _FARTHEST
-        and max(chain(found.heights, found.widths, [found.width, found.height])) <= _FARTHEST
+        {len(record.lines)} == {len(record.turns), len(record.tops), len(record.heights)}
+        and {numbers} == {len(record.counts), len(record.lefts), len(record.widths)}
+        and min(chain(record.lines, record.counts), default=1) >= 1
+        and sum(record.lines) == numbers
+        and min(chain(record.gaps, record.heights, record.widths, [record.width, record.height]))
+        >= 0
+        and {0, 1, 2, 3}.issuperset(record.turns)
+        and sum(record.gaps) + sum(record.counts) <= length
+        and max(map(abs, chain(record.tops, record.lefts)), default=0) <= _FARTHEST
+        and max(chain(record.heights, record.widths, [record.width, record.height])) <= _FARTHEST
     )
 
 
-def _marks(found: _Stored, first: int, last: int) -> Iterator[Mark]:
+def _marks(record: _Stored, first: int, last: int) -> Iterator[Mark]:
     """The marks for `first:last`; of those before only numbers are looked at."""
-    runs = zip(found.gaps, found.counts, found.lefts, found.widths, strict=True)
-    held: tuple[int, int, int, int, int, int, int] | None = None
+    runs = zip(record.gaps, record.counts, record.lefts, record.widths, strict=True)
+    mark: tuple[int, int, int, int, int, int, int] | None = None
     end = along = bottom = 0
     for count, turn, top, height in zip(
-        found.lines, found.turns, found.tops, found.heights, strict=True
+        record.lines, record.turns, record.tops, record.heights, strict=True
     ):
         top, bottom = bottom + top, bottom + top + height
         for gap, length, left, width in islice(runs, count):
             start = end + gap
-            if held is not None and (start > first or start >= last):
-                yield _mark(*held)
+            if mark is not None and (start > first or start >= last):
+                yield _mark(*mark)
             if start >= last:
                 return
             left, along, end = along + left, along + left + width, start + length
-            held = start, end, left, top, along, bottom, turn
-    if held is not None:
-        yield _mark(*held)
+            mark = start, end, left, top, along, bottom, turn
+    if mark is not None:
+        yield _mark(*mark)
 
 
 def _mark(start: int, end: int, a0: int, b0: int, a1: int, b1: int, turn: int) -> Mark:
@@ -235,7 +236,7 @@ def rectangles(layout: Layout, start: int, text: str) -> tuple[Box, ...]:
     `text` is what stands there. Empty where the place of any of it is not known for sure.
     """
     end = start + len(text)
-    found: list[tuple[Box, int]] = []
+    boxes: list[tuple[Box, int]] = []
     at = start
     for mark in layout.marks:
         if mark.end <= start:
@@ -245,12 +246,12 @@ def rectangles(layout: Layout, start: int, text: str) -> tuple[Box, ...]:
         if not _blank(text[at - start : max(mark.start, at) - start]):
             return ()
         box = _part(mark, start, end)
-        if found and (joined := _joined(found[-1], box, mark.turn)) is not None:
-            found[-1] = joined, mark.turn
+        if boxes and (joined := _joined(boxes[-1], box, mark.turn)) is not None:
+            boxes[-1] = joined, mark.turn
         else:
-            found.append((box, mark.turn))
+            boxes.append((box, mark.turn))
         at = mark.end
-    return tuple(box for box, _ in found) if _blank(text[max(at - start, 0) :]) else ()
+    return tuple(box for box, _ in boxes) if _blank(text[max(at - start, 0) :]) else ()
 
 
 def _blank(text: str) -> bool:

@@ -278,8 +278,8 @@ def notes_of(rows: Sequence[Sequence[str]]) -> int:
     """How many of the last rows are notes below a table: one long text each."""
     number = 0
     for row in reversed(rows):
-        said = _distinct(row)
-        if len(said) != 1 or len(said.pop()) <= _LONGEST_NAME // 2:
+        texts = _distinct(row)
+        if len(texts) != 1 or len(texts.pop()) <= _LONGEST_NAME // 2:
             break
         number += 1
     return number

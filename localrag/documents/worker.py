@@ -225,12 +225,12 @@ class ParsingProcess:
             message = running.receive(_POLL)
             now = running.spent(), time.monotonic()
             if message is not None:
-                said = _decoded(message)
-                if isinstance(said, _Reply):
-                    return said
+                reply = _decoded(message)
+                if isinstance(reply, _Reply):
+                    return reply
                 heard = now
-                longest += limits.silence * said.recognised
-                page_done(said.number, said.pages, recognised=said.recognised)
+                longest += limits.silence * reply.recognised
+                page_done(reply.number, reply.pages, recognised=reply.recognised)
             for since, most in ((heard, silence), (began, longest)):
                 worked, waited = now[0] - since[0], now[1] - since[1]
                 if worked > most or waited > PATIENCE * most:
@@ -386,15 +386,15 @@ def _read(pipe: IO[bytes]) -> bytes | None:
 
 def _decoded(message: bytes) -> _Reply | _PageDone:
     try:
-        said = msgspec.msgpack.decode(message, type=_Reply | _PageDone)
-        match said:
+        reply = msgspec.msgpack.decode(message, type=_Reply | _PageDone)
+        match reply:
             case _Reply(outcome=_Refused() as refused):
                 _raised(refused)
             case _Reply(outcome=Drawn(png=png)) if not png.startswith(b"\x89PNG\r\n\x1a\n"):
                 raise _crash(0)
     except (msgspec.MsgspecError, ValueError) as error:  # also no UTF-8
         raise _crash(0) from error
-    return said
+    return reply
 
 
 def _crash(code: int) -> ParsingError:

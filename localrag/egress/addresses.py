@@ -27,8 +27,8 @@ def is_loopback(host: object) -> bool:
     Nothing is resolved. Names under localhost, with a final dot or a zone, and numbers that only
     some resolvers take for an address (127.1, 0x7f.1) are names like any other.
     """
-    found = address(host)
-    return as_text(host).lower() == "localhost" or (found is not None and found.is_loopback)
+    ip = address(host)
+    return as_text(host).lower() == "localhost" or (ip is not None and ip.is_loopback)
 
 
 def is_local(host: str) -> bool:
@@ -38,8 +38,8 @@ def is_local(host: str) -> bool:
 
 def is_unspecified(host: object) -> bool:
     """Whether it is an address that stands for every one of this machine: 0.0.0.0, ::."""
-    found = address(host)
-    return found is not None and found.is_unspecified
+    ip = address(host)
+    return ip is not None and ip.is_unspecified
 
 
 def as_text(host: object) -> str:
@@ -56,21 +56,21 @@ def address(host: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
     text = as_text(host)
     bracketed = text.startswith("[") and text.endswith("]")
     try:
-        found = ipaddress.ip_address(text[1:-1] if bracketed else text)
+        ip = ipaddress.ip_address(text[1:-1] if bracketed else text)
     except ValueError:
         return None
-    if isinstance(found, ipaddress.IPv4Address):
-        return None if bracketed else found
-    if found.scope_id is None:
-        return found.ipv4_mapped or found
+    if isinstance(ip, ipaddress.IPv4Address):
+        return None if bracketed else ip
+    if ip.scope_id is None:
+        return ip.ipv4_mapped or ip
     # Loopback has no zones, and a zone with dots in it could be a name in disguise.
-    return found if found.is_link_local and found.scope_id.isalnum() else None
+    return ip if ip.is_link_local and ip.scope_id.isalnum() else None
 
 
 def normalise(host: object) -> str:
     """One spelling of a host: addresses in their short form, names in ASCII and lower case."""
-    if (found := address(host)) is not None:
-        return str(found)
+    if (ip := address(host)) is not None:
+        return str(ip)
     text = as_text(host)
     if not text.isascii():
         with suppress(UnicodeError):
@@ -100,7 +100,7 @@ def places(server: str) -> set[Place]:
 
 def local_places(server: str) -> set[Place]:
     """The same for a server on this machine. Raises `ValueError` for any other."""
-    found = places(server)
-    if any(host == ANY_UNIX_SOCKET or not is_local(host) for host, _ in found):
+    hosts = places(server)
+    if any(host == ANY_UNIX_SOCKET or not is_local(host) for host, _ in hosts):
         raise ValueError(f"not a server on this machine: {server!r}")
-    return found
+    return hosts

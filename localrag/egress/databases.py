@@ -137,13 +137,13 @@ def read_url(url: str) -> Database:
         )
     if len(given) != len(options) or (account and "user" in options):
         raise _wrong(LibraryError("an option is given twice"))
-    found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?", place)
-    if found is None or (found[1] and "host" in options):
+    match = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d+))?", place)
+    if match is None or (match[1] and "host" in options):
         raise _wrong(LibraryError("it does not name one host"))
-    if found[2] and "port" in options:
+    if match[2] and "port" in options:
         raise _wrong(LibraryError("an option is given twice"))
-    host = unquote(found[1]).strip("[]") or options.get("host", "") or _socket_folder()
-    port = found[2] or options.get("port", str(PORT))
+    host = unquote(match[1]).strip("[]") or options.get("host", "") or _socket_folder()
+    port = match[2] or options.get("port", str(PORT))
     name, library = unquote(parts.path.removeprefix("/")), unquote(parts.fragment)
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise _wrong(LibraryError("its port is not a number from 1 to 65535"))
@@ -158,7 +158,7 @@ def read_url(url: str) -> Database:
 
 def _written(text: str) -> str:
     """A part of a URL, encoded where it would mean something else; letters stay letters."""
-    return re.sub(r"[%?#&+;]", lambda found: quote(found[0]), text)
+    return re.sub(r"[%?#&+;]", lambda match: quote(match[0]), text)
 
 
 def _wrong(reason: LibraryError) -> UsageError:
@@ -247,7 +247,7 @@ def _addresses(database: Database) -> list[str]:
     if database.is_local:
         return list(LOCALHOST)
     try:
-        found = socket.getaddrinfo(database.host, database.port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(database.host, database.port, type=socket.SOCK_STREAM)
     except NetworkBlockedError:
         raise
     except OSError as error:
@@ -257,7 +257,7 @@ def _addresses(database: Database) -> list[str]:
             host=database.host,
             reason=error.strerror or error,
         ) from error
-    addresses = dict.fromkeys(normalise(entry[4][0]) for entry in found)
+    addresses = dict.fromkeys(normalise(entry[4][0]) for entry in entries)
     outside = [ip for ip in addresses if not is_loopback(ip)]
     if not outside:
         raise NetworkBlockedError(

@@ -56,11 +56,11 @@ def places() -> set[addresses.Place]:
         from urllib.request import getproxies
 
         urls = [url for scheme, url in getproxies().items() if scheme != "no"]
-    found: set[addresses.Place] = set()
+    hosts: set[addresses.Place] = set()
     for url in urls:
         with suppress(ValueError):  # an address that no client can use either
-            found.update(addresses.places(url if "://" in url else f"http://{url}"))
-    return found
+            hosts.update(addresses.places(url if "://" in url else f"http://{url}"))
+    return hosts
 
 
 def _is_proxy(name: str) -> bool:

@@ -39,10 +39,10 @@ class Quotations:
         letters = _letters(text)
         if any(short in letters for short in self._short):
             return True
-        found = set(self._known[np.isin(self._known, _stretches(letters))].tolist())
-        for other in apart_from if found else ():
-            found -= set(_stretches(_letters(other)).tolist())
-        return bool(found)
+        stretches = set(self._known[np.isin(self._known, _stretches(letters))].tolist())
+        for other in apart_from if stretches else ():
+            stretches -= set(_stretches(_letters(other)).tolist())
+        return bool(stretches)
 
 
 def contains(text: str, part: str) -> bool:

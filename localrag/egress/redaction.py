@@ -60,34 +60,34 @@ class Redactor:
             number = int(match[1])
             if not 1 <= number <= len(self._texts):
                 return match[0]
-            found = self._texts[number - 1]
-            return json.dumps(found, ensure_ascii=False)[1:-1] if in_json else found
+            value = self._texts[number - 1]
+            return json.dumps(value, ensure_ascii=False)[1:-1] if in_json else value
 
         return _PLACEHOLDER.sub(original, text) if self._texts else text
 
     def restored(self, pieces: Iterator[str]) -> Iterator[str]:
         """The same for a reply that comes in pieces: a placeholder may stand in several."""
-        held = ""
+        buffer = ""
         for piece in pieces:
-            held += piece
-            begun = _BEGUN.search(held)
-            end = begun.start() if begun else len(held)
-            if shown := self.restore(held[:end]):
+            buffer += piece
+            begun = _BEGUN.search(buffer)
+            end = begun.start() if begun else len(buffer)
+            if shown := self.restore(buffer[:end]):
                 yield shown
-            held = held[end:]
-        if held:
-            yield held
+            buffer = buffer[end:]
+        if buffer:
+            yield buffer
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where something must go, in order, none overlapping another."""
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         folded, starts, stops = _folded(text, self._plain)
         for pattern in self._patterns:
             try:
-                found += self._matches(pattern, text)
+                ranges += self._matches(pattern, text)
                 if folded != text:
                     spans = self._matches(pattern, folded)
-                    found += [(starts[start], stops[stop - 1]) for start, stop in spans]
+                    ranges += [(starts[start], stops[stop - 1]) for start, stop in spans]
             except TimeoutError as error:
                 raise ConfigError(
                     "The pattern {pattern} of hosted.redact takes too long on a text that was to "
@@ -95,11 +95,11 @@ class Redactor:
                     hint="Write it without nested repetitions such as (a+)+.",
                     pattern=pattern.pattern,
                 ) from error
-        found.sort()
-        while found:
-            start, stop = found.pop(0)
-            while found and found[0][0] < stop:
-                stop = max(stop, found.pop(0)[1])
+        ranges.sort()
+        while ranges:
+            start, stop = ranges.pop(0)
+            while ranges and ranges[0][0] < stop:
+                stop = max(stop, ranges.pop(0)[1])
             yield start, stop
 
     def _matches(self, pattern: Any, text: str) -> list[tuple[int, int]]:

@@ -43,10 +43,10 @@ def pin_names(resolved: Resolved) -> None:
                 with suppress(socket.gaierror):  # of the wrong family, or the machine lacks it
                     here += resolve(loopback, port, *rest, **named)
             return here or resolve(LOCALHOST[0], port, *rest, **named)
-        found = resolve(host, port, *rest, **named)
+        entries = resolve(host, port, *rest, **named)
         if host:
-            resolved(normalise(host), [normalise(entry[4][0]) for entry in found])
-        return found
+            resolved(normalise(host), [normalise(entry[4][0]) for entry in entries])
+        return entries
 
     getaddrinfo.pins = True  # type: ignore[attr-defined]
     socket.getaddrinfo = getaddrinfo
@@ -64,8 +64,8 @@ def check_before_resolving(closed: Callable[[], bool]) -> None:
             return peer
         if not peer[0] or address(peer[0]) is not None:
             return peer
-        found = socket.getaddrinfo(peer[0], peer[1], sock.family, sock.type)
-        return (*found[0][4][:2], *(peer[2:] or found[0][4][2:]))
+        entries = socket.getaddrinfo(peer[0], peer[1], sock.family, sock.type)
+        return (*entries[0][4][:2], *(peer[2:] or entries[0][4][2:]))
 
     def checking(method: Callable[..., Any], place: int) -> Callable[..., Any]:
         def checked(self: socket.socket, *args: Any) -> Any:

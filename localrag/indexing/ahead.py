@@ -62,7 +62,7 @@ class Ahead(Generic[Item, Result]):
         self._work, self._threads, self._size = work, threads, size
         self._tasks: deque[tuple[Item, Task[Result]]] = deque()
         self._changed = threading.Condition()
-        self._held = self._started = 0
+        self._waiting_size = self._started = 0
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -89,13 +89,13 @@ class Ahead(Generic[Item, Result]):
 
     def _taken(self, size: int) -> None:
         with self._changed:
-            self._held -= size
+            self._waiting_size -= size
             self._changed.notify_all()
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._closed and not (self._tasks and self._held < HELD):
+                while not self._closed and not (self._tasks and self._waiting_size < HELD):
                     self._changed.wait()
                 if self._closed:
                     return
@@ -108,6 +108,6 @@ class Ahead(Generic[Item, Result]):
                 error = raised
             del item
             with self._changed:
-                self._held += size
+                self._waiting_size += size
             task.finish(result, error, size)
             del result, error, task

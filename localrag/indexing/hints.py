@@ -71,6 +71,6 @@ def system_hints(folders: Sequence[Path], stop: threading.Event) -> Generator[se
         if isinstance(error, FileNotFoundError):  # it went while it was being watched
             yield set(map(str, folders))
             return
-        said = str(error)
-        limit = "limit" in said or "os error 24" in said or "os error 28" in said
-        raise NoHintsError(said.partition(" about ")[0], limit=limit) from error
+        message = str(error)
+        limit = "limit" in message or "os error 24" in message or "os error 28" in message
+        raise NoHintsError(message.partition(" about ")[0], limit=limit) from error

@@ -180,10 +180,10 @@ class Indexer:
             run = Run(progress, failures, hold or nullcontext, roots=self._roots(paths))
             self._look_up(paths, run)
             passed: list[ParsingError] = []
-            found = walk_names(
+            entries = walk_names(
                 paths, passed, library=library.directory, known=run.known, below=run.roots
             )
-            files = list(found)
+            files = list(entries)
             closed = [file for file in map(unread.refused, passed) if file]
             run.skipped += [error for error in passed if not unread.refused(error)]
             run.tell(FilesFound(len(files) + len(closed)))
@@ -317,8 +317,8 @@ class Indexer:
     def _still_gone(self, paths: Sequence[Path], run: Run, *, spare_empty: bool) -> list[str]:
         """What is to be removed: others may have removed it meanwhile, or brought it back."""
         with self.library.one_state():
-            held = [*filter(self.library.source, run.sources(Vanished))]
-        gone = gone_from(paths, held)
+            sources = [*filter(self.library.source, run.sources(Vanished))]
+        gone = gone_from(paths, sources)
         return [path for path in gone if not (spare_empty and lay_in_empty(path))]
 
     def _look_up(self, paths: Sequence[Path], run: Run) -> None:
@@ -531,10 +531,12 @@ class Indexer:
         depth: int,
     ) -> None:
         """Hold each file inside a file as if it lay in a folder of that name."""
-        held = [attachment for attachment in attached if depth < DEEPEST and room.admit(attachment)]
-        if len(held) < len(attached):
-            run.skipped.append(too_many(path, len(attached) - len(held)))
-        inside = {os.sep + name: attachment for name, attachment in named(held)}
+        attachments = [
+            attachment for attachment in attached if depth < DEEPEST and room.admit(attachment)
+        ]
+        if len(attachments) < len(attached):
+            run.skipped.append(too_many(path, len(attached) - len(attachments)))
+        inside = {os.sep + name: attachment for name, attachment in named(attachments)}
         for record in run.inside(state.path):
             name = record.state.path[len(state.path) :]
             if os.sep + name[1:].partition(os.sep)[0] not in inside:

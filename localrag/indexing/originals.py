@@ -20,8 +20,8 @@ def existing(library: Library, path: Path) -> Path:
     """
     if is_elsewhere(path):
         return path
-    found = (folder for folder in (path, *path.parents) if _is_there(library, str(folder)))
-    return next(found, path)
+    folders = (folder for folder in (path, *path.parents) if _is_there(library, str(folder)))
+    return next(folders, path)
 
 
 def _is_there(library: Library, source: str) -> bool:

@@ -32,19 +32,19 @@ def is_as_read(state: FileState, size: int, mtime_ns: int) -> bool:
 
 def state_of(path: str) -> tuple[os.stat_result, bool]:
     """What the system says of a file, and whether it is a link that leads there: one question."""
-    found = os.lstat(path)
+    status = os.lstat(path)
     # Windows says of a file that lies elsewhere (in a cloud) what is here of it.
-    if stat.S_ISREG(found.st_mode) and not getattr(found, "st_reparse_tag", 0):
-        return found, False
-    return os.stat(path), stat.S_ISLNK(found.st_mode)  # noqa: PTH116 - of many
+    if stat.S_ISREG(status.st_mode) and not getattr(status, "st_reparse_tag", 0):
+        return status, False
+    return os.stat(path), stat.S_ISLNK(status.st_mode)  # noqa: PTH116 - of many
 
 
 def origins(path: Path) -> tuple[str, ...]:
     """Where a file lies now, and each path that the links on the way there lead over."""
     start, real = os.path.abspath(path), os.path.realpath(path)  # noqa: PTH100
-    found = {real}
+    names = {real}
     todo = [start] if real != start else []
-    while todo and len(found) < _LINKS:
+    while todo and len(names) < _LINKS:
         current = Path(todo.pop())
         for place in (current, *current.parents):
             try:
@@ -52,10 +52,10 @@ def origins(path: Path) -> tuple[str, ...]:
             except (OSError, ValueError):
                 continue  # no link
             led = os.path.abspath(place.parent / target / current.relative_to(place))  # noqa: PTH100
-            if led not in found:
-                found.add(led)
+            if led not in names:
+                names.add(led)
                 todo.append(led)
-    return tuple(sorted(storable_path(Path(name)) for name in found))
+    return tuple(sorted(storable_path(Path(name)) for name in names))
 
 
 class Origins:

@@ -110,21 +110,21 @@ def find(library: Library, source: str) -> SourceRecord | None:
     if named or os.path.lexists(path):
         return named
     end = PurePath(source).parts
-    found = [
+    records = [
         record
         for record in library.sources()
         if PurePath(record.state.path).parts[-len(end) :] == end
     ]
-    if len({record.document_id for record in found}) > 1:
+    if len({record.document_id for record in records}) > 1:
         raise UsageError(
             "{count} files of the library end in {source}, such as {one} and {other}.",
             hint="Give more of the path.",
-            count=len(found),
+            count=len(records),
             source=source,
-            one=found[0].state.path,
-            other=found[-1].state.path,
+            one=records[0].state.path,
+            other=records[-1].state.path,
         )
-    return found[0] if found else None
+    return records[0] if records else None
 
 
 def read_part(

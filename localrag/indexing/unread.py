@@ -33,7 +33,7 @@ class Failures:
         """`before` is what the library remembers; what is `named` is tried again."""
         self._before = {file.state.path: file for file in before}
         self._named = frozenset(named)
-        self._found: dict[str, UnreadFile] = {}
+        self._files: dict[str, UnreadFile] = {}
         self._new: list[UnreadFile] = []
 
     def known(self, source: str) -> UnreadFile | None:
@@ -61,7 +61,7 @@ class Failures:
     def add(self, file: UnreadFile) -> None:
         """Take note of a file that could not be read."""
         path = file.state.path
-        self._found[path] = file
+        self._files[path] = file
         if not _is_same(self._before.get(path), file):
             self._new.append(file)
 
@@ -81,8 +81,8 @@ class Failures:
             path = Path(folder) / f"*{suffix}"
             error = samples[folder, suffix]
             values = error.values | {"source": str(path), "count": count}
-            told = type(error)(error.message, hint=error.hint, **values)
-            self.add(UnreadFile(FileState(str(path), 0, 0, 0), told))
+            summary = type(error)(error.message, hint=error.hint, **values)
+            self.add(UnreadFile(FileState(str(path), 0, 0, 0), summary))
 
     def new(self) -> list[UnreadFile]:
         """What the library does not remember yet; each once."""
@@ -90,16 +90,16 @@ class Failures:
         return new
 
     def obsolete(
-        self, told: Mapping[type[IndexingEvent], Sequence[Any]], added: Iterable[Path]
+        self, events: Mapping[type[IndexingEvent], Sequence[Any]], added: Iterable[Path]
     ) -> list[str]:
         """What the library need no longer remember: files that were read by now, or are gone."""
-        new = {event.source for kind in (Committed, Linked) for event in told.get(kind, ())}
-        read = new | {event.source for event in told.get(Unchanged, ())}
+        new = {event.source for kind in (Committed, Linked) for event in events.get(kind, ())}
+        read = new | {event.source for event in events.get(Unchanged, ())}
         roots = {Path(storable_path(path)) for path in added}
         return [
             path
             for path, file in self._before.items()
-            if path not in self._found
+            if path not in self._files
             and (
                 path in read
                 or not new.isdisjoint(map(str, Path(path).parents))  # what it lies in
@@ -143,8 +143,8 @@ def _is_same(earlier: UnreadFile | None, other: UnreadFile) -> bool:
         return False
     same = (earlier.state.size, earlier.state.mtime_ns) == (other.state.size, other.state.mtime_ns)
     tried = other.reader == 0 or earlier.state.checked_ns == other.state.checked_ns
-    told = type(earlier.error) is type(other.error) and str(earlier.error) == str(other.error)
-    return same and tried and told and earlier.reader == other.reader
+    same_error = type(earlier.error) is type(other.error) and str(earlier.error) == str(other.error)
+    return same and tried and same_error and earlier.reader == other.reader
 
 
 def _is_gone(file: UnreadFile) -> bool:

@@ -118,8 +118,8 @@ def with_image(
 ) -> PageView:
     """The view with its image, `width` pixels wide, where its file still is what was read."""
     paths = [path for path in view.paths if is_drawn(path)]
-    found = ((path, original(library, path, view.document_id, drawing)) for path in paths)
-    path, data = next((file for file in found if file[1] is not None), ("", None))
+    files = ((path, original(library, path, view.document_id, drawing)) for path in paths)
+    path, data = next((file for file in files if file[1] is not None), ("", None))
     if data is None:  # `_view` may have gone by its size and time
         return replace(view, state="changed" if paths and view.state == "same" else view.state)
     start, number = view.start, view.place.number
@@ -158,15 +158,15 @@ def occurrences(text: str, words: str) -> tuple[Span, ...]:
             pattern += re.escape(character)
             last = character
     pattern += rf"(?!{_LETTER})" if re.match(_LETTER, last) else ""
-    found = tuple(match.span() for match in pattern_of_words(pattern).finditer(text))
-    if len(found) > MOST_SPANS:
+    spans = tuple(match.span() for match in pattern_of_words(pattern).finditer(text))
+    if len(spans) > MOST_SPANS:
         raise UsageError(
             "These words stand {count} times on the page: {words}.",
             hint="Give more of them.",
-            count=len(found),
+            count=len(spans),
             words=words,
         )
-    return found
+    return spans
 
 
 def _view(
@@ -188,10 +188,10 @@ def _view(
 def state_of(library: Library, paths: Sequence[str]) -> State:
     """That of the file which is most like what was read."""
     records = (record for path in paths if (record := library.source(path)))
-    found = [origin(library, record) for record in records]
-    if "library" in found:
+    states = [origin(library, record) for record in records]
+    if "library" in states:
         return "same"
-    return "changed" if "changed" in found else "gone"
+    return "changed" if "changed" in states else "gone"
 
 
 def is_drawn(path: str) -> bool:

@@ -141,7 +141,7 @@ class Watch:
         self._make, self._release, self._idle = make, release, idle
         self._interval, self._prune, self._hints = interval, prune, hints
         self._stop = stop or threading.Event()
-        self._told = False
+        self._announced = False
         self._indexer: Indexer | None = None
         self._worked_at = 0.0
         self._network = [root for root in self._roots if network_drive(root)]
@@ -172,9 +172,9 @@ class Watch:
             # It was read in vain, and may be again when it changes, or by what is now installed.
             version = file.state.size, file.state.mtime_ns
             self._failed[file.state.path] = version, str(file.error), file.reader == READER
-        held = [record.state.path for record in self._library.sources()]
+        sources = [record.state.path for record in self._library.sources()]
         for root, name in self._roots.items():
-            if os.path.lexists(root) or not any(is_in(source, name) for source in held):
+            if os.path.lexists(root) or not any(is_in(source, name) for source in sources):
                 walk([root], [], library=self._library.directory)
         try:
             if once:
@@ -304,17 +304,17 @@ class Watch:
         `at_once` leaves the indexes to the end.
         """
         began = self._clock.monotonic()
-        held = {record.state.path: record for record in self._library.sources()}
-        look = self._look(held)
-        self._tell_apart(look, held)
-        if not self._told:
-            self._told = True
+        records = {record.state.path: record for record in self._library.sources()}
+        look = self._look(records)
+        self._tell_apart(look, records)
+        if not self._announced:
+            self._announced = True
             self._tell(Watching(tuple(self._roots[root] for root in look.present), len(look.files)))
         now, wall = self._clock.monotonic(), self._clock.time()
         look.took = now - began
         todo, moving = [], {}
         for source, file in look.files.items():
-            if self._is_done(source, file, held.get(source)):
+            if self._is_done(source, file, records.get(source)):
                 continue
             before, since = self._moving.get(source, (file, now))
             if before.version != file.version:
@@ -329,15 +329,15 @@ class Watch:
             self._update(todo)
         if not self._stop.is_set():
             if at_once or now >= self._care_at:
-                self._forget(look, held.keys(), now)
+                self._forget(look, records.keys(), now)
             if not at_once:
                 self._care()
         for kept in (self._devices, self._taken, self._failed):
-            for source in kept.keys() - look.files.keys() - held.keys():
+            for source in kept.keys() - look.files.keys() - records.keys():
                 del kept[source]
         return look
 
-    def _look(self, held: Collection[str]) -> _Look:
+    def _look(self, sources: Collection[str]) -> _Look:
         present = []
         for root in self._roots:
             if why := _unreachable(root):
@@ -347,15 +347,17 @@ class Watch:
         look = _Look(present)
         directory = self._library.directory
         try:
-            found = walk(present, look.skipped, library=directory, folders=look.folders, known=held)
-            for path in found:
+            paths = walk(
+                present, look.skipped, library=directory, folders=look.folders, known=sources
+            )
+            for path in paths:
                 if file := _seen(path):
                     look.files[storable_path(path)] = file
         except UsageError:  # a root went meanwhile
             return _Look([])
         return look
 
-    def _tell_apart(self, look: _Look, held: Mapping[str, SourceRecord]) -> None:
+    def _tell_apart(self, look: _Look, records: Mapping[str, SourceRecord]) -> None:
         """Folders that are there, and those that are empty because their drive is not.
 
         An empty folder is believed where it is the very folder that held documents before.
@@ -364,7 +366,7 @@ class Watch:
             place, name = _place(root), self._roots[root]
             if any(is_in(source, name) for source in look.files):
                 self._places[root] = place
-            elif place != self._places.get(root) and any(is_in(source, name) for source in held):
+            elif place != self._places.get(root) and any(is_in(source, name) for source in records):
                 look.present.remove(root)
                 self._leave(root, "empty")
                 continue
@@ -421,9 +423,9 @@ class Watch:
         finally:
             self._behind, self._worked_at = True, self._clock.monotonic()
 
-    def _forget(self, look: _Look, held: Collection[str], now: float) -> None:
+    def _forget(self, look: _Look, sources: Collection[str], now: float) -> None:
         """Remove what has been gone for a while, unless that is more than a person deletes."""
-        gone = gone_from(look.present, set(held) - look.files.keys())
+        gone = gone_from(look.present, set(sources) - look.files.keys())
         self._missing = {source: self._missing.get(source, now) for source in gone}
         ripe = {source for source, since in self._missing.items() if now - since >= STILL}
         self._remember(look)

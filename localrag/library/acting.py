@@ -36,9 +36,9 @@ Action = Literal[
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 
-def covers(held: Role | None, wanted: Role) -> bool:
+def covers(role: Role | None, wanted: Role) -> bool:
     """Whether one role is at least another; None is no role at all."""
-    return held is not None and ROLES.index(held) >= ROLES.index(wanted)
+    return role is not None and ROLES.index(role) >= ROLES.index(wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,16 +126,16 @@ class _OpenedIndex(Generic[Query]):
 
     def _compared(self, snapshot: Snapshot) -> Iterator[Finding]:
         part, generation = self._leg.part, self.index.stamp[1]
-        held, differing = self.index.verify(self._leg.entries(snapshot, -1))
+        ids, differing = self.index.verify(self._leg.entries(snapshot, -1))
         newer = set(snapshot.added_ids_since(generation))
         wanted = set(snapshot.added_ids_since(-1)) - newer
         # What went away, or went and came back, after the index was written may still be in it.
         allowed = wanted | newer | set(snapshot.removed_since(generation))
-        present = set(held)
+        present = set(ids)
         wrong = {
             "lost": len(wanted - present),
             "foreign": len(present - allowed),
-            "twice": len(held) - len(present),
+            "twice": len(ids) - len(present),
         }
         if any(wrong.values()):
             yield Finding(part, "ids", wrong)

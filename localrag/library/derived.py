@@ -260,9 +260,9 @@ class Derived(ABC, Generic[Query]):
     def _matches(self, snapshot: Snapshot) -> bool:
         if self._index.stamp != snapshot.stamp():
             return False
-        held = self._index.chunk_set()
+        chunk_set = self._index.chunk_set()
         # Counted where the catalogue may say what is untrue: damaged, or handed over.
-        return held == snapshot.chunk_set() or held == snapshot.counted_chunks()
+        return chunk_set == snapshot.chunk_set() or chunk_set == snapshot.counted_chunks()
 
     def _follow(self, snapshot: Snapshot, at: Storage | None) -> None:
         index, base = self._index, snapshot.base(self._index.stamp)
@@ -310,11 +310,11 @@ class DerivedVectors(Derived[Vector]):
             ids = index.candidates(query, k, allowed)
             with self._catalogue.read() as snapshot:
                 self._check(snapshot)  # they may be another model's by now, under the same ids
-                found, vectors = self.vectors_of(snapshot, ids)
-            if len(found) == len(ids):
+                present_ids, vectors = self.vectors_of(snapshot, ids)
+            if len(present_ids) == len(ids):
                 break
             # Some were removed meanwhile: what comes after them is sought in the new state.
-        return compared(found, vectors, query, k)
+        return compared(present_ids, vectors, query, k)
 
     def at_hand(self, snapshot: Snapshot) -> SearchWithin[Vector] | None:
         """What searches that state in its transaction, if the index has it."""

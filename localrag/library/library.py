@@ -387,14 +387,14 @@ class Library:
             for document in documents:
                 transaction.replace_document(document)
 
-    def set_sources(self, held: Iterable[tuple[FileState, str]]) -> bool:
+    def set_sources(self, sources: Iterable[tuple[FileState, str]]) -> bool:
         """Say that files hold documents, by id, that are in the library already.
 
         False where one of these is not; of its file nothing is said then.
         """
         with self.writing(), self._catalogue.write() as transaction:
-            said = [transaction.set_source(state, document) for state, document in held]
-        return all(said)
+            results = [transaction.set_source(state, document) for state, document in sources]
+        return all(results)
 
     def set_unread(self, files: Iterable[UnreadFile], *, forgotten: Iterable[str] = ()) -> None:
         """Remember files that could not be read, and forget others, by path."""
@@ -434,11 +434,11 @@ class Library:
                     if transaction.remove_source(path):
                         gone_documents.append(record.document_id)
                 for document_id in documents:
-                    found = transaction.document_record(document_id)
-                    if found is None:
+                    document = transaction.document_record(document_id)
+                    if document is None:
                         raise _not_here(document_id)
                     transaction.remove_document(document_id)
-                    gone_sources.extend(found.sources)
+                    gone_sources.extend(document.sources)
                     gone_documents.append(document_id)
                 transaction.forget_unread((*gone_unread, *gone_sources))
                 saved_tables.forget_files(transaction.sql, transaction, gone_sources)
@@ -689,17 +689,17 @@ class Library:
 
     def _check(self, snapshot: Snapshot) -> None:
         """Raise LibraryMismatchError when the library's vectors are not ours to compare with."""
-        found = snapshot.embedding()
+        identity = snapshot.embedding()
         expected = self._expected
-        if expected is not None and expected.fingerprint != found.fingerprint:
+        if expected is not None and expected.fingerprint != identity.fingerprint:
             raise LibraryMismatchError(
                 "The library {directory} was built with the embedding model {found}, but the "
                 "settings say {expected}; vectors of different models cannot be compared.",
                 hint="Run `localrag rebuild` to embed everything with {expected}. To keep {found}, "
                 "do not set embedding.model (`localrag config unset embedding.model`).",
                 directory=str(self.location),
-                found=_named(found, expected),
-                expected=_named(expected, found),
+                found=_named(identity, expected),
+                expected=_named(expected, identity),
             )
 
 

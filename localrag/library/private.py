@@ -39,11 +39,11 @@ class PrivateSources:
     def __init__(self, patterns: Sequence[str]) -> None:
         given = [os.path.expanduser(pattern.strip()) for pattern in patterns if pattern.strip()]  # noqa: PTH111
         given = list(dict.fromkeys(path for pattern in given for path in _expanded(pattern)))
-        found = [form for pattern in given for form in _forms(pattern)]
+        forms = [form for pattern in given for form in _forms(pattern)]
         for pattern in patterns:
             for path in _expanded(pattern.strip()):
-                found += _of_any_home(path)
-        self._matches = re.compile("|".join(found)).match if found else None
+                forms += _of_any_home(path)
+        self._matches = re.compile("|".join(forms)).match if forms else None
         # Another name of the same folder, by a mount, say, is known by what the system says of it.
         self._folders = [pattern for pattern in given if _leads(pattern)]
 
@@ -101,7 +101,7 @@ class PrivateSources:
         return False
 
     def _identities(self) -> set[_Identity]:
-        return {found for folder in self._folders if (found := _identity(folder)) is not None}
+        return {identity for folder in self._folders if (identity := _identity(folder)) is not None}
 
 
 def _nowhere(record: SourceRecord) -> bool:
@@ -116,10 +116,10 @@ def _is_remote(path: str) -> bool:
 
 def _identity(path: str) -> _Identity | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - a path of another system, perhaps
+        status = os.stat(path)  # noqa: PTH116 - a path of another system, perhaps
     except (OSError, ValueError):
         return None
-    return (found.st_dev, found.st_ino) if found.st_ino else None
+    return (status.st_dev, status.st_ino) if status.st_ino else None
 
 
 def _leads(pattern: str) -> bool:
@@ -152,14 +152,14 @@ def _expanded(pattern: str) -> set[str]:
         if len(every) > _MOST_FORMS:
             return {"*"}  # in doubt, everything
         form = left.pop()
-        found = {
+        expansions = {
             f"{form[: folders.start()]}{form[folders.end() :]}" for folders in _ANY.finditer(form)
         }
         if braces := _BRACES.search(form):
             before, after = form[: braces.start()], form[braces.end() :]
-            found |= {f"{before}{inner}{after}" for inner in braces.group(1).split(",")}
-        left += found - every
-        every |= found
+            expansions |= {f"{before}{inner}{after}" for inner in braces.group(1).split(",")}
+        left += expansions - every
+        every |= expansions
     return every
 
 

@@ -22,18 +22,18 @@ def problems(snapshot: Snapshot, among: Collection[str] | None = None) -> list[P
     grouped: dict[tuple[object, ...], list[tuple[int, PageNote]]] = {}
     for document_id, number, note in _notes(readings):
         grouped.setdefault((document_id, *_alike(note)), []).append((number, note))
-    found = []
+    entries = []
     for key, noted in grouped.items():
         name = str(key[0])
         pages = tuple(sorted({number for number, _ in noted}))
         if units.get(name) == "text":
             pages = ()
-        found.append(
+        entries.append(
             Problem(sources.get(name, name), pages, _merged([n for _, n in noted]), None, name)
         )
     if among is None:
-        found += (Problem(file.state.path, error=file.error) for file in snapshot.unread())
-    return sorted(found, key=lambda problem: (problem.source, problem.pages))
+        entries += (Problem(file.state.path, error=file.error) for file in snapshot.unread())
+    return sorted(entries, key=lambda problem: (problem.source, problem.pages))
 
 
 def _notes(readings: list[PageReading]) -> Iterator[tuple[str, int, PageNote]]:

@@ -226,11 +226,11 @@ def _snapshot(
             forget_conversations(transaction.sql)  # they are of who asked, not of the library
             forget_cells(transaction.sql)
             forget_table(transaction.sql)
-            found = transaction.counts(), transaction.embedding(), transaction.sources()
+            contents = transaction.counts(), transaction.embedding(), transaction.sources()
         copied.purge()
     with closing(connect(copy, key=key)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")  # one file, that needs no other
-    return found
+    return contents
 
 
 def _manifest(
@@ -412,8 +412,8 @@ def _fill(
             raise _damaged(packed.filename, describe(wrong[0]).rstrip(".。"))
         with source.read() as snapshot:
             counts = snapshot.counts()
-            found = snapshot.embedding(), counts.documents, counts.chunks
-            if found != (manifest.identity, manifest.documents, manifest.chunks):
+            contents = snapshot.embedding(), counts.documents, counts.chunks
+            if contents != (manifest.identity, manifest.documents, manifest.chunks):
                 raise _damaged(
                     packed.filename, LibraryError("its manifest is that of another library")
                 )

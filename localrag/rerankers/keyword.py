@@ -42,16 +42,16 @@ class KeywordReranker(ScoringReranker):
 
 def keywords(question: str) -> list[str]:
     """The words of a question that tell passages apart, folded, each once, in their order."""
-    found: dict[str, None] = {}
+    terms: dict[str, None] = {}
     for piece in _PIECE.finditer(fold(question)):
         if piece.lastgroup == "han":
             import rjieba
 
             words = rjieba.cut(piece[0], False)
-            found |= dict.fromkeys(word for word in words if word not in _GRAMMAR)
+            terms |= dict.fromkeys(word for word in words if word not in _GRAMMAR)
         elif len(piece[0]) > _LONGER_THAN:
-            found[piece[0]] = None
-    return list(found)
+            terms[piece[0]] = None
+    return list(terms)
 
 
 def _score(words: Sequence[str], chunk: ScoredChunk) -> float:

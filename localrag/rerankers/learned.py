@@ -137,13 +137,13 @@ def features(
     for passage, share, near in zip(
         passages, search_shares(chunks), _nearness(chunks), strict=True
     ):
-        held = [_held(words, sentence) for sentence in passage.words_by_sentence]
-        place = held.index(max(held))
+        shares = [_held(words, sentence) for sentence in passage.words_by_sentence]
+        place = shares.index(max(shares))
         rows.append(
             (
                 math.log(share + 0.01),
                 near,
-                held[place],
+                shares[place],
                 _pieces(content, passage.text),
                 _pieces(content, passage.sentences[place]),
                 _held(rare_pairs, passage.opening),
@@ -192,7 +192,7 @@ def _pieces(runs: Sequence[str], text: str) -> float:
     Each run is cut, from its beginning, into the longest pieces that the text holds; a piece
     counts by its length to the power 1.5, so that one of eight characters outweighs four of two.
     """
-    found = 0.0
+    total = 0.0
     for run in runs:
         start = 0
         while start < len(run) - 1:
@@ -200,10 +200,10 @@ def _pieces(runs: Sequence[str], text: str) -> float:
             while end < len(run) and run[start : end + 1] in text:
                 end += 1
             if end - start > 1:
-                found += (end - start) ** 1.5
+                total += (end - start) ** 1.5
             start = end
     whole: float = sum(map(len, runs)) ** 1.5
-    return found / whole if whole else 0.0
+    return total / whole if whole else 0.0
 
 
 def _nearness(chunks: Sequence[ScoredChunk]) -> list[float]:
@@ -211,11 +211,11 @@ def _nearness(chunks: Sequence[ScoredChunk]) -> list[float]:
 
     0 for those that it has not found: neither scale nor offset of its scores matters.
     """
-    found = [{rank.leg: rank.score for rank in hit.ranks}.get("dense") for hit in chunks]
-    known = [score for score in found if score is not None]
+    scores = [{rank.leg: rank.score for rank in hit.ranks}.get("dense") for hit in chunks]
+    known = [score for score in scores if score is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     return [
-        0.0 if score is None or high == low else (score - low) / (high - low) for score in found
+        0.0 if score is None or high == low else (score - low) / (high - low) for score in scores
     ]
 
 

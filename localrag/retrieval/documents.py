@@ -45,22 +45,22 @@ def named_documents(
     if not having:
         return []
     ids = np.unique(np.concatenate(list(having.values())))
-    held = {term: np.isin(ids, some, assume_unique=True) for term, some in having.items()}
+    presence = {term: np.isin(ids, some, assume_unique=True) for term, some in having.items()}
     names: list[ChunkIds] = []
     left = dict(information)
     free = np.ones(len(ids), dtype=np.bool_)
     while left and len(names) < MOST_NAMED:
-        sums = np.sum([left[term] * held[term] for term in left], axis=0) * free
+        sums = np.sum([left[term] * presence[term] for term in left], axis=0) * free
         best = sums.max()
         chosen = sums >= best * (1 - 1e-9)
         if best < math.log(total + 1) or chosen.sum() > MOST_NAMED:
             break
         # Two contracts that a question says as much of, by other words, are two names.
-        words = np.array([held[term][chosen] for term in left]).T
+        words = np.array([presence[term][chosen] for term in left]).T
         for row in np.unique(words, axis=0):
             names.append(ids[chosen][(words == row).all(axis=1)])
         free &= ~chosen
-        left = {term: value for term, value in left.items() if not held[term][chosen].any()}
+        left = {term: value for term, value in left.items() if not presence[term][chosen].any()}
     return sorted(names, key=lambda name: int(name[0]))[:MOST_NAMED]
 
 

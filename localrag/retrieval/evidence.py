@@ -59,7 +59,7 @@ def surprisals(run: Sequence[Hit], *, unseen: float | None = None) -> dict[int, 
 
 
 def keyword_confidence(
-    terms: Collection[str], held: Collection[str], passages: int, frequencies: Mapping[str, int]
+    terms: Collection[str], words: Collection[str], passages: int, frequencies: Mapping[str, int]
 ) -> float:
     """How much a passage's words settle a question by themselves, in [0, 1].
 
@@ -70,7 +70,7 @@ def keyword_confidence(
     by chance. `frequencies` says in how many of the `passages` each of `terms` occurs.
     """
     information = {term: idf(term, frequencies[term], passages) for term in terms}
-    shared = sum(information[term] for term in terms if term in held)
+    shared = sum(information[term] for term in terms if term in words)
     if shared <= 0:
         return 0.0
     coverage = shared / sum(information.values())

@@ -68,8 +68,8 @@ class MultiQueryRetriever:
         ranks: dict[int, tuple[LegRank, ...]] = {hit.chunk_id: hit.ranks for hit in runs[0]}
         for number, run in enumerate(runs[1:], start=1):
             for rank, hit in enumerate(run, start=1):
-                found = LegRank(f"rewriting {number}", rank, hit.score)
-                ranks[hit.chunk_id] = (*ranks.get(hit.chunk_id, ()), found)
+                leg_rank = LegRank(f"rewriting {number}", rank, hit.score)
+                ranks[hit.chunk_id] = (*ranks.get(hit.chunk_id, ()), leg_rank)
         fused = reciprocal_rank_fusion(runs, k=RRF_K, weights=weights)
         scale = (RRF_K + 1) / sum(weights)
         return [
@@ -165,10 +165,10 @@ def _parsed(reply: str) -> Sequence[str]:
     if start < 0:
         return [line for line in reply.splitlines() if "?" in line or "？" in line]
     try:
-        found = json.loads(reply[start : end + 1])
+        fields = json.loads(reply[start : end + 1])
     except (ValueError, RecursionError):  # cut off, or too deep: what stands whole is of use
         return re.findall(r':\s*"([^"\\]+)"', reply)
-    values: list[object] = list(found.values())
+    values: list[object] = list(fields.values())
     return [
         entry
         for value in values

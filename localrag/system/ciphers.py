@@ -57,9 +57,9 @@ class Cipher:
     @staticmethod
     def length_of(size: int) -> int:
         """Bytes of content in a file of this size. Raises AlteredError where none has it."""
-        held = size - _START
-        blocks = max(1, -(-held // (BLOCK + _TAG)))
-        length = held - _TAG * blocks
+        body = size - _START
+        blocks = max(1, -(-body // (BLOCK + _TAG)))
+        length = body - _TAG * blocks
         if length < 0 or Cipher.size_of(length) != size or blocks > _MOST_BLOCKS:
             raise AlteredError("the file is cut short")
         return length
@@ -106,18 +106,18 @@ class Cipher:
         if sys.platform == "linux":
             memory.madvise(mmap.MADV_DONTDUMP)
         with memoryview(memory) as whole:
-            for number, held, aead, bound, last in self._held(name, file, 0, length):
+            for number, data, aead, bound, last in self._stored(name, file, 0, length):
                 begin = number * BLOCK
                 with whole[begin : begin + BLOCK] as block:
-                    _opened(aead.decrypt_into, _nonce(number, last=last), held, bound, block)
+                    _opened(aead.decrypt_into, _nonce(number, last=last), data, bound, block)
         return memory
 
     def _blocks(self, name: str, file: BinaryIO, begin: int, end: int) -> Iterator[bytes]:
         """The blocks with the content from `begin` to `end`, as each is found to be whole."""
-        for number, held, aead, bound, last in self._held(name, file, begin, end):
-            yield _opened(aead.decrypt, _nonce(number, last=last), held, bound)
+        for number, data, aead, bound, last in self._stored(name, file, begin, end):
+            yield _opened(aead.decrypt, _nonce(number, last=last), data, bound)
 
-    def _held(
+    def _stored(
         self, name: str, file: BinaryIO, begin: int, end: int
     ) -> Iterator[tuple[int, bytes, AESGCM, bytes, bool]]:
         """Number and bytes of these blocks, what they are bound to, and which is the last one."""

@@ -144,14 +144,14 @@ def confine(*also: Path, work: Path | None = None) -> set[Held]:
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))):
         return set()
     _statm()
-    held: set[Held] = set()
+    restrictions: set[Held] = set()
     paths = [*readable(), *also]
     _drop_capabilities(libc, paths)
     if _landlock(libc, paths, work):
-        held.add("files")
+        restrictions.add("files")
     if _seccomp(libc, works=work is not None):
-        held.add("system calls")
-    return held
+        restrictions.add("system calls")
+    return restrictions
 
 
 def limit_memory(size: int) -> None:
@@ -210,15 +210,15 @@ def in_force() -> set[Held]:
     )
     keep = (*processes.PLAIN, "LOCALRAG_WATCHED")  # so that a watched run knows whose child it is
     done = processes.run(processes.python(program), keep)
-    said = done.stdout.decode("ascii", "replace").splitlines()
-    return {kind for kind in get_args(Held) if kind in said}
+    lines = done.stdout.decode("ascii", "replace").splitlines()
+    return {kind for kind in get_args(Held) if kind in lines}
 
 
 def readable() -> list[Path]:
     """What may be read: Python, installed packages, and the libraries of the system."""
     package = Path(localrag.__file__).resolve().parent
     home = Path.home()
-    found = {package, Path("/etc/ld.so.cache"), Path(os.devnull)}
+    paths = {package, Path("/etc/ld.so.cache"), Path(os.devnull)}
     folders = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"]
     folders += ["/usr/local/lib64", "/nix/store", "/gnu/store"]
     folders += [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *sys.path]
@@ -229,8 +229,8 @@ def readable() -> list[Path]:
         # Where localrag runs from its sources, these lie among other things.
         sources = path == package.parent and not (path / "msgspec").is_dir()
         if not sources and not home.is_relative_to(path):
-            found.add(path)
-    return sorted(found)
+            paths.add(path)
+    return sorted(paths)
 
 
 @cache

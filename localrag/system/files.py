@@ -56,14 +56,14 @@ def storable_name(name: str) -> str:
 
 def is_plain_file(path: Path) -> bool:
     """Whether there is a file itself, and not something that leads to one."""
-    found = _status(path)
-    return found is not None and stat.S_ISREG(found.st_mode) and not _leads_elsewhere(found)
+    status = _status(path)
+    return status is not None and stat.S_ISREG(status.st_mode) and not _leads_elsewhere(status)
 
 
 def is_real_folder(path: Path) -> bool:
     """Whether there is a folder itself, and not something that leads to one."""
-    found = _status(path)
-    return found is not None and stat.S_ISDIR(found.st_mode) and not _leads_elsewhere(found)
+    status = _status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode) and not _leads_elsewhere(status)
 
 
 def is_mine_alone(path: Path) -> bool:
@@ -73,8 +73,8 @@ def is_mine_alone(path: Path) -> bool:
     """
     if sys.platform == "win32":
         return True
-    found = path.lstat()
-    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    status = path.lstat()
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 
 def open_plain(path: Path) -> BufferedReader:
@@ -130,8 +130,8 @@ def copy_file(source: Path, target: Path) -> None:
     """Copy a file's bytes and time to a new file. Raises FileExistsError for whatever is there."""
     with source.open("rb") as read, create_file(target) as written:
         shutil.copyfileobj(read, written, 1 << 20)
-    found = source.stat()
-    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+    status = source.stat()
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def make_folder(path: Path) -> None:
@@ -344,10 +344,10 @@ def sweep_scratch(place: Path) -> None:
     """Delete the scratch folders whose processes have ended."""
     from filelock import Timeout
 
-    for held in place.glob("*.lock"):
-        with suppress(Timeout, OSError), lock(held, timeout=0):
-            delete_tree(held.with_suffix(""))
-            held.unlink(missing_ok=True)
+    for lock_path in place.glob("*.lock"):
+        with suppress(Timeout, OSError), lock(lock_path, timeout=0):
+            delete_tree(lock_path.with_suffix(""))
+            lock_path.unlink(missing_ok=True)
     # A folder that could not be deleted when its lock was given back (Windows, while it is open).
     for folder in place.iterdir():
         with suppress(OSError):
@@ -466,10 +466,10 @@ def _modes(folder: Path) -> tuple[int, int]:
     if os.name == "nt":
         return _PRIVATE
     try:
-        found = folder.stat().st_mode
+        mode = folder.stat().st_mode
     except OSError:
         return _PRIVATE
-    return _SHARED if found & _GROUP == _GROUP else _PRIVATE
+    return _SHARED if mode & _GROUP == _GROUP else _PRIVATE
 
 
 def _open_to_group(path: Path, mode: int) -> None:
@@ -484,13 +484,13 @@ def _status(path: Path) -> os.stat_result | None:
         return None
 
 
-def _leads_elsewhere(found: os.stat_result) -> bool:
+def _leads_elsewhere(status: os.stat_result) -> bool:
     """Whether it is a link, or a junction on Windows."""
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return True
     if sys.platform != "win32":
         return False
-    return bool(found.st_file_attributes & stat.FILE_ATTRIBUTE_REPARSE_POINT)
+    return bool(status.st_file_attributes & stat.FILE_ATTRIBUTE_REPARSE_POINT)
 
 
 def _not_plain(path: Path) -> NotPlainError:

@@ -111,9 +111,9 @@ def _lock(page: mmap.mmap) -> bool:
         address = ctypes.addressof(ctypes.c_char.from_buffer(page))
         lock = ctypes.windll.kernel32.VirtualLock
         return bool(lock(ctypes.c_void_p(address), ctypes.c_size_t(len(page))))
-    held = ctypes.c_char.from_buffer(page)
-    address = ctypes.addressof(held)
-    del held  # it would keep the page from being closed
+    buffer = ctypes.c_char.from_buffer(page)
+    address = ctypes.addressof(buffer)
+    del buffer  # it would keep the page from being closed
     return not ctypes.CDLL(None).mlock(ctypes.c_void_p(address), ctypes.c_size_t(len(page)))
 
 

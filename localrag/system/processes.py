@@ -161,7 +161,7 @@ def find(name: str) -> str | None:
     # Windows would look into the current folder first, whatever the path.
     file = name if sys.platform != "win32" else f"{name}.exe"
     places = (os.path.join(folder, file) for folder in path.split(os.pathsep) if folder)  # noqa: PTH118
-    return next((found for place in places if (found := shutil.which(place))), None)
+    return next((program for place in places if (program := shutil.which(place))), None)
 
 
 def search_path() -> str:

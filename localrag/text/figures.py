@@ -158,13 +158,13 @@ class Figure:
 
 def figures(text: str) -> list[Figure]:
     """The figures of a text, in their order."""
-    found: list[Figure] = []
+    entries: list[Figure] = []
     taken = [False] * (len(text) + 1)
 
     def take(figure: Figure | None) -> None:
         if figure and not any(taken[figure.start : figure.end]):
             taken[figure.start : figure.end] = [True] * (figure.end - figure.start)
-            found.append(figure)
+            entries.append(figure)
 
     for pattern in _DATES:
         for match in pattern.finditer(text):
@@ -174,7 +174,7 @@ def figures(text: str) -> list[Figure]:
             take(_time(match))
     for match in _NUMBERS.finditer(text):
         take(_number_of(match, text))
-    return sorted(found, key=lambda figure: figure.start)
+    return sorted(entries, key=lambda figure: figure.start)
 
 
 def blanked(text: str, some: Iterable[Figure]) -> str:
@@ -228,15 +228,15 @@ def figures_not_in(text: str, others: Sequence[str], counted: str | None = None)
 
 def counts_asked(question: str) -> str | None:
     """What a question asks the number of: "" where it does not say, None where it asks for none."""
-    found = _HOW_MANY.search(question)
-    return found and next(filter(None, found.groups()), "").strip()
+    match = _HOW_MANY.search(question)
+    return match and next(filter(None, match.groups()), "").strip()
 
 
 def _counts_not_in(text: str, others: Sequence[str], counted: str) -> list[Figure]:
     there = [figure for other in others for figure in _with_small(other)]
     digits, of_counts = _digits(others), _digits(map(_without_measures, others))
     measured = counted == "" or any(map(_is_measure, _units(counted, 0, 0)))
-    found = []
+    counts = []
     for figure in _with_small(text):
         measure = figure.kind != "number" or _measures(figure)
         same = (
@@ -247,8 +247,8 @@ def _counts_not_in(text: str, others: Sequence[str], counted: str) -> list[Figur
         )
         spelled = _spelled(text[figure.start : figure.end], digits if measure else of_counts)
         if not spelled and not any(same):
-            found.append(figure)
-    return found
+            counts.append(figure)
+    return counts
 
 
 def _without_measures(text: str) -> str:
@@ -264,12 +264,12 @@ def _digits(texts: Iterable[str]) -> set[str]:
 
 def _with_small(text: str) -> list[Figure]:
     """The figures of a text with the Chinese numerals of one sign before 个 and its like."""
-    found = figures(text)
+    entries = figures(text)
     for match in _FEW.finditer(text):
-        if not any(figure.start <= match.start() < figure.end for figure in found):
+        if not any(figure.start <= match.start() < figure.end for figure in entries):
             value = han_value(match[1])
-            found.append(Figure(match.start(1), match.end(1), "number", (value,)))
-    return found
+            entries.append(Figure(match.start(1), match.end(1), "number", (value,)))
+    return entries
 
 
 def _measures(figure: Figure) -> bool:
@@ -289,14 +289,14 @@ def beyond(text: str, figure: Figure) -> bool | None:
     return True if _BEYOND.search(before) or _BEYOND_BEHIND.match(behind) else None
 
 
-def _counts(figure: Figure, said: str) -> bool:
+def _counts(figure: Figure, text: str) -> bool:
     few = figure.kind == "number" and (figure.value[0] or 0.0) <= COUNTED
-    return few and not _DIGITS.search(said)
+    return few and not _DIGITS.search(text)
 
 
-def _spelled(said: str, digits: set[str]) -> bool:
+def _spelled(text: str, digits: set[str]) -> bool:
     """Whether all digits of a figure are among these, in whatever kind of figure."""
-    own = [digit.lstrip("0") for digit in _DIGITS.findall(said.replace(",", ""))]
+    own = [digit.lstrip("0") for digit in _DIGITS.findall(text.replace(",", ""))]
     return bool(own) and all(digit in digits for digit in own)
 
 

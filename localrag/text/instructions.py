@@ -62,14 +62,14 @@ def _may_steer(piece: str) -> bool:
 
 
 def _pieces(text: str) -> list[Span]:
-    found: list[Span] = []
+    spans: list[Span] = []
     for first, last in split_sentences(text):
         cuts = [first, *(cell.end() for cell in _CELL.finditer(text, first, last)), last]
         for begin, stop in pairwise(cuts):
             body = text[begin:stop].rstrip(" |")
             if body:
-                found.append(Span(begin, begin + len(body)))
-    return found
+                spans.append(Span(begin, begin + len(body)))
+    return spans
 
 
 def left(text: str, spans: Sequence[Span]) -> tuple[Span, ...]:

@@ -111,8 +111,8 @@ def _stop_ends(text: str, first: int, match: re.Match[str], after: str) -> bool:
         return False
     if len(match["mark"]) > 1:
         return True
-    found = _WORD_BEFORE.search(text, max(first, at - 24), at)
-    word = found[0] if found else ""
+    preceding = _WORD_BEFORE.search(text, max(first, at - 24), at)
+    word = preceding[0] if preceding else ""
     key = word.lower()
     if key in _ABBREVIATIONS:
         return False
@@ -126,8 +126,8 @@ def _stop_ends(text: str, first: int, match: re.Match[str], after: str) -> bool:
 
 def _first(text: str, start: int) -> int:
     """Offset of the first character from `start` on that is not white space."""
-    found = _NOT_BLANK.search(text, start)
-    return found.start() if found else len(text)
+    match = _NOT_BLANK.search(text, start)
+    return match.start() if match else len(text)
 
 
 def _is_han(char: str) -> bool:

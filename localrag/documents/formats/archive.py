@@ -129,13 +129,13 @@ class ZipArchive:
         """
         folder, name = posixpath.split(part)
         root = self.xml(posixpath.join(folder, "_rels", f"{name}.rels"))
-        found = {}
+        parts = {}
         for element in () if root is None else root:
             if element.get("TargetMode", "").lower() != "external":
                 target = posixpath.normpath(posixpath.join("/", folder, element.get("Target", "")))
                 kind = element.get("Type", "").rpartition("/")[2]
-                found[element.get("Id", "")] = (kind, target.lstrip("/"))
-        return found
+                parts[element.get("Id", "")] = (kind, target.lstrip("/"))
+        return parts
 
     def _refuse_depth(self, root: ElementTree.Element) -> None:
         level = [root]

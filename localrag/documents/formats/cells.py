@@ -54,12 +54,12 @@ def tables(rows: dict[int, dict[int, str]], hidden: Collection[int] = ()) -> lis
             groups[-1].append(number)
         else:
             groups.append([number])
-    found = []
+    sheet_tables = []
     for group in groups:
         for columns in _side_by_side(rows, group):
             every = ((row, [rows[row].get(column, "") for column in columns]) for row in group)
-            found += _without_titles([row for row in every if any(row[1])])
-    return found
+            sheet_tables += _without_titles([row for row in every if any(row[1])])
+    return sheet_tables
 
 
 def _touches(
@@ -177,8 +177,8 @@ def leave_out(
             del cells[column]
     for number in [row for row, cells in rows.items() if row in hidden or not cells]:
         del rows[number]
-    found = {"rows": len(hidden), "columns": len(gone)}
-    return {what: count for what, count in found.items() if count}
+    counts = {"rows": len(hidden), "columns": len(gone)}
+    return {what: count for what, count in counts.items() if count}
 
 
 def cell_text(value: object) -> str:

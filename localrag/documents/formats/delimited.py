@@ -47,10 +47,10 @@ def _rows(text: str, remarks: int) -> Iterator[list[str]]:
     """The rows as the file numbers them: what is none is empty."""
     lines = text.splitlines(keepends=True)
     # What Excel writes, and reads, where a system has another list separator.
-    said = re.fullmatch(r"sep=(.)\s*", lines[remarks], re.IGNORECASE) if lines[remarks:] else None
-    start = remarks + (said is not None)
+    match = re.fullmatch(r"sep=(.)\s*", lines[remarks], re.IGNORECASE) if lines[remarks:] else None
+    start = remarks + (match is not None)
     yield from ([] for _ in range(start))
-    delimiter = said[1] if said else _delimiter(lines[start : start + _SAMPLE])
+    delimiter = match[1] if match else _delimiter(lines[start : start + _SAMPLE])
     rows = csv.reader(lines[start:], delimiter=delimiter)
     for number, row in enumerate(rows, start):
         if rows.line_num > number - start + 1 and any(cell.count("\n") > _TALLEST for cell in row):

@@ -210,7 +210,7 @@ def _flat(node: LexborNode, depth: int) -> str:
 
 def _is_layout(table: LexborNode) -> bool:
     """Whether it only places other tables, as in mail: then its cells are blocks."""
-    inner = sum(1 for found in table.css("table") if found.mem_id != table.mem_id)
+    inner = sum(1 for nested in table.css("table") if nested.mem_id != table.mem_id)
     if not inner:
         return False
     widths = [sum(c.tag in ("td", "th") for c in row.iter()) for row, _ in _rows(table)]

@@ -31,8 +31,8 @@ def read(file: SourceFile) -> Document:
     text = clean(decode(file))
     title = ""
     if matter := _FRONT_MATTER.match(text):
-        if found := _TITLE.search(matter.group(1)):
-            title = found.group(1).strip()
+        if match := _TITLE.search(matter.group(1)):
+            title = match.group(1).strip()
             quoted = _QUOTED.fullmatch(title)
             title = quoted.group(2) if quoted else title
         text = text[matter.end() :]

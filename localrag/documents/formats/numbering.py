@@ -175,8 +175,8 @@ class WordNumbering:
         if form.kind == "bullet":
             return "-"
 
-        def write(found: re.Match[str]) -> str:
-            place = int(found[1]) - 1
+        def write(match: re.Match[str]) -> str:
+            place = int(match[1]) - 1
             of = known.levels.get(place, _Level())
             kind = "decimal" if form.legal else of.kind
             return counted(counts.get(place, of.start), kind)
@@ -198,8 +198,10 @@ def _read_level(node: ElementTree.Element) -> _Level:
 
 def _kind(node: ElementTree.Element) -> str:
     # Newer kinds stand in an alternative: the first of both is the better one.
-    found = next((element for element in node.iter() if local(element.tag) == "numFmt"), None)
-    return "decimal" if found is None else found.get(f"{_W}val", "decimal")
+    number_format = next(
+        (element for element in node.iter() if local(element.tag) == "numFmt"), None
+    )
+    return "decimal" if number_format is None else number_format.get(f"{_W}val", "decimal")
 
 
 def _level_of(node: ElementTree.Element) -> int:

@@ -98,8 +98,8 @@ def _format(code: str) -> _Format | None:
     """The parts of a simple format, such as "$"#,##0.00; None for fractions, powers and texts."""
     literals: list[str] = []
 
-    def keep(found: re.Match[str]) -> str:
-        literals.append(found[1] or found[2] or found[3] or "")
+    def keep(match: re.Match[str]) -> str:
+        literals.append(match[1] or match[2] or match[3] or "")
         return "\0"
 
     bare = _LITERAL.sub(keep, code)

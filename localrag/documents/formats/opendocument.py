@@ -176,12 +176,12 @@ def _fill(properties: ElementTree.Element) -> bool | None:
 
 
 def _levels(style: ElementTree.Element) -> dict[int, ElementTree.Element]:
-    found = {}
+    levels = {}
     for level_style in style:
         level = level_style.get(f"{_TEXT}level", "")
         if level.isdecimal() and len(level) < 3:
-            found[int(level)] = level_style
-    return found
+            levels[int(level)] = level_style
+    return levels
 
 
 class _PageWalk:
@@ -205,13 +205,13 @@ class _PageWalk:
 
     def running(self, kind: str) -> Iterator[Line]:
         """What stands above or below each page, once."""
-        said: set[str] = set()
+        texts: set[str] = set()
         for element in () if self._styles.master is None else self._styles.master.iter():
             if element.tag in (f"{_STYLE}{kind}", f"{_STYLE}{kind}-first", f"{_STYLE}{kind}-left"):
                 self.ground(element, self._styles.page_filled or self._styles.running_filled)
                 for line in self.blocks(element):
-                    if line.text not in said and any(map(str.isalpha, line.text)):
-                        said.add(line.text)
+                    if line.text not in texts and any(map(str.isalpha, line.text)):
+                        texts.add(line.text)
                         yield line
 
     def blocks(
@@ -457,8 +457,8 @@ class _OpenSheet:
                 last = (self._row + high - 1, column + wide - 1)
                 self._merged.append((self._row, column, *last))
             for remark in cell.iter(f"{_OFFICE}annotation"):
-                if said := _annotation(remark, _name(self._row, column)):
-                    self._remarks.append(said)
+                if annotation := _annotation(remark, _name(self._row, column)):
+                    self._remarks.append(annotation)
             column += times
         times = _times(node, "rows", MOST_ROWS)
         taken = min(times, _MOST_REPEATED, left // len(cells)) if cells else 0

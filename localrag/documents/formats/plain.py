@@ -61,13 +61,13 @@ def read(file: SourceFile) -> Document:
 
 def _spelled_out(lines: Sequence[str]) -> list[str]:
     """JSON with its characters for their escapes, an item a line where lines are long."""
-    found: list[str] = []
+    items: list[str] = []
     for line in lines:
         shown = _ESCAPED.sub(lambda match: json.loads(f'"{match[0]}"'), line)
         if len(shown) > _WIDEST_JSON:
             shown = _ITEM_END.sub(lambda match: match[1] or ",\n", shown)
-        found += clean(shown).split("\n")
-    return found
+        items += clean(shown).split("\n")
+    return items
 
 
 def unwrap(lines: Sequence[str]) -> list[str]:
@@ -84,15 +84,15 @@ def unwrap(lines: Sequence[str]) -> list[str]:
         wrapped = sum(1 for a, b in pairs if _is_wrapped(a, b, widest))
         mend = wrapped >= max(1, 0.5 * len(pairs))
     vocabulary = words(lines) if mend else frozenset()
-    found: list[list[str]] = []
+    paragraphs: list[list[str]] = []
     before = ""
     for line in lines:
-        if mend and found and before.strip() and _is_wrapped(before, line, widest):
-            found[-1].append(line.strip())
+        if mend and paragraphs and before.strip() and _is_wrapped(before, line, widest):
+            paragraphs[-1].append(line.strip())
         elif line.strip():
-            found.append([line.rstrip() if _CODE.match(line) else line.strip()])
+            paragraphs.append([line.rstrip() if _CODE.match(line) else line.strip()])
         before = line
-    joined = (join_all(paragraph, vocabulary) for paragraph in found)
+    joined = (join_all(paragraph, vocabulary) for paragraph in paragraphs)
     return [line if _CODE.match(line) else squeeze(line) for line in joined]
 
 

@@ -84,9 +84,9 @@ def binary_kind(data: bytes, expected: str = "") -> str:
     """
     if not data.startswith(OLE):
         return ""
-    found = [kind for name, kind in _STREAMS.items() if _stream(name) in data]
+    kinds = [kind for name, kind in _STREAMS.items() if _stream(name) in data]
     wanted = {"word": "docx", "slides": "pptx"}.get(expected, expected)
-    return wanted if wanted in found else next(iter(found), "")
+    return wanted if wanted in kinds else next(iter(kinds), "")
 
 
 def _stream(name: str) -> bytes:

@@ -163,9 +163,9 @@ class _RtfReader:
         data, state, above = self._file.data, _GroupState(), list[_GroupState]()
         place = pending = 0
         in_fonts, starred, default = False, False, -1
-        while found := _TOKEN.search(data, place):
-            place = found.end()
-            binary, code, word, number, sign, brace, plain = found.groups()
+        while token := _TOKEN.search(data, place):
+            place = token.end()
+            binary, code, word, number, sign, brace, plain = token.groups()
             if code is None and plain is None:
                 self._flush(state)
             if brace == b"{":
@@ -269,21 +269,21 @@ class _RtfReader:
             return
         text.end_row()
         text.end_line()
-        said = " ".join(text.lines)
+        content = " ".join(text.lines)
         main = self._texts[""]
         if into == "title":
-            self.title = said
+            self.title = content
         elif into == "atnauthor":
-            self._author = said
+            self._author = content
         elif into == "annotation":
-            said = comment(said, self._author)
+            content = comment(content, self._author)
             self._author = ""
-            main.parts.append(f" {said} ")
+            main.parts.append(f" {content} ")
         elif into == "footnote":
-            main.parts.append(f" ({said}) " if said else "")
-        elif said not in self._running and any(map(str.isalpha, said)):
-            self._running.add(said)
-            main.lines.append(said)
+            main.parts.append(f" ({content}) " if content else "")
+        elif content not in self._running and any(map(str.isalpha, content)):
+            self._running.add(content)
+            main.lines.append(content)
 
     def _add(self, state: _GroupState, data: bytes) -> None:
         """Keep bytes until all of a character are there."""

@@ -79,9 +79,9 @@ def _calamine(file: SourceFile) -> Iterator[Sheet]:
             if not shown and not file.options.hidden_text:
                 sheet.hidden["sheet"] = 1
             elif metadata.typ == calamine.SheetTypeEnum.WorkSheet:
-                found = book.get_sheet_by_name(metadata.name)
+                worksheet = book.get_sheet_by_name(metadata.name)
                 rows: dict[int, dict[int, str]] = {}
-                for number, row in enumerate(found.iter_rows(), (found.start or (0, 0))[0]):
+                for number, row in enumerate(worksheet.iter_rows(), (worksheet.start or (0, 0))[0]):
                     texts = ((column, cell_text(cell)) for column, cell in enumerate(row))
                     if cells := {column: text for column, text in texts if text}:
                         rows[number] = cells
@@ -89,9 +89,9 @@ def _calamine(file: SourceFile) -> Iterator[Sheet]:
                     if left < 0:
                         sheet.cut_short = True
                         break
-                merged = found.merged_cell_ranges or []
+                merged = worksheet.merged_cell_ranges or []
                 # Its rows begin with the first that has a value, and so do its columns.
-                first = (found.start or (0, 0))[1]
+                first = (worksheet.start or (0, 0))[1]
                 repeat_merged(
                     rows, [(a, max(0, b - first), c, d - first) for (a, b), (c, d) in merged]
                 )

@@ -165,12 +165,12 @@ def _paragraphs(frame: Any) -> Iterator[Line]:
 
 def _authors(archive: ZipArchive, main: str) -> dict[str, str]:
     """Who comments, by the number or the name that comments of the old and the new form give."""
-    found = {}
+    authors = {}
     for kind, part in archive.related(main).values():
         root = archive.xml(part) if kind in ("commentAuthors", "authors") else None
         for author in () if root is None else root:
-            found[author.get("id", "")] = author.get("name", "")
-    return found
+            authors[author.get("id", "")] = author.get("name", "")
+    return authors
 
 
 def _comments(
@@ -185,8 +185,8 @@ def _comments(
             texts = ("".join(t.text or "" for t in body.iter() if _is_text(t)) for body in inside)
             by = authors.get(remark.get("authorId", ""), "")
             when = remark.get("dt", "") or remark.get("created", "")
-            if said := comment(" ".join(texts), by, when):
-                yield Line(said)
+            if content := comment(" ".join(texts), by, when):
+                yield Line(content)
 
 
 def _is_text(node: ElementTree.Element) -> bool:

@@ -84,9 +84,9 @@ class _Package:
         kinds = archive.related("").values()
         self._main = next((part for kind, part in kinds if kind == "officeDocument"), "")
         self._related = archive.related(self._main)
-        styles = self._one("styles")
+        styles = self._part_root("styles")
         self._headings, self._vanished = _styles(styles)
-        self._numbering = WordNumbering(self._one("numbering"), styles)
+        self._numbering = WordNumbering(self._part_root("numbering"), styles)
 
     def members(self) -> dict[str, bytes]:
         """What mammoth reads, by name."""
@@ -99,7 +99,7 @@ class _Package:
         self._add_running(body)
         parts = {"document": root}
         for kind in ("footnotes", "endnotes"):
-            notes = self._one(kind)
+            notes = self._part_root(kind)
             if notes is not None:
                 self._prepare(notes, self._part(kind))
                 parts[kind] = notes
@@ -110,7 +110,7 @@ class _Package:
     def _part(self, kind: str) -> str:
         return next((part for known, part in self._related.values() if known == kind), "")
 
-    def _one(self, kind: str) -> ElementTree.Element | None:
+    def _part_root(self, kind: str) -> ElementTree.Element | None:
         return self._archive.xml(self._part(kind))
 
     def _prepare(self, root: ElementTree.Element, part: str) -> None:
@@ -207,8 +207,8 @@ class _Package:
     ) -> Iterator[ElementTree.Element]:
         if node.tag == f"{_MC}AlternateContent":
             forms = [element for element in node if local(element.tag) in ("Choice", "Fallback")]
-            found = (list(self._drawn(element, related)) for element in forms)
-            yield from next(filter(None, found), [])
+            drawings = (list(self._drawn(element, related)) for element in forms)
+            yield from next(filter(None, drawings), [])
             return
         for child in node:
             if local(child.tag) == "txbxContent":
@@ -240,18 +240,18 @@ class _Package:
 
     def _add_comments(self, body: ElementTree.Element) -> None:
         """Each comment behind the paragraph or the table that it is on."""
-        root = self._one("comments")
-        said = {}
+        root = self._part_root("comments")
+        comments = {}
         for element in () if root is None else root:
             text = " ".join(t.text or "" for t in element.iter(f"{_W}t"))
             author, date = element.get(f"{_W}author", ""), element.get(f"{_W}date", "")
-            said[element.get(f"{_W}id", "")] = comment(text, author, date)
+            comments[element.get(f"{_W}id", "")] = comment(text, author, date)
         blocks = []
         for block in list(body):
             blocks.append(block)
             for element in block.iter(f"{_W}commentReference"):
                 element.tag = _IGNORED
-                if text := said.pop(element.get(f"{_W}id", ""), ""):
+                if text := comments.pop(element.get(f"{_W}id", ""), ""):
                     blocks.append(_paragraph(text))
         body[:] = blocks
 

@@ -236,13 +236,13 @@ def _text(node: ElementTree.Element, tag: str = "t") -> str:
 
 def _place(name: str) -> tuple[int, int] | None:
     """Row and column, from 0, of a cell's name such as "B7"."""
-    found = _CELL.fullmatch(name)
-    if found is None:
+    match = _CELL.fullmatch(name)
+    if match is None:
         return None
     column = 0
-    for letter in found[1].upper():
+    for letter in match[1].upper():
         column = column * 26 + ord(letter) - 64
-    return int(found[2]) - 1, column - 1
+    return int(match[2]) - 1, column - 1
 
 
 def _area(name: str) -> Range | None:

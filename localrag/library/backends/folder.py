@@ -91,8 +91,8 @@ def unmake_folder(directory: Path, *, made: bool) -> None:
         return
     catalogue, lock = catalogue_of(directory), directory / LOCK
     key = sqlite_key(directory, "catalogue")
-    with WriteLock(directory).try_hold() as held:
-        if not held or (catalogue.exists() and not _is_unused(catalogue, key)):
+    with WriteLock(directory).try_hold() as is_locked:
+        if not is_locked or (catalogue.exists() and not _is_unused(catalogue, key)):
             return
         sweep_uploads(directory, ())
         with suppress(OSError):

@@ -111,12 +111,12 @@ class SqliteCatalogue(CatalogueStore):
                 header = read_header(self.path) if there else None
             if header is not None:
                 expect_known(*header, self.path)
-            with self._held("reader") as connection:
+            with self._connection("reader") as connection:
                 return not is_current(connection, self.path)
 
     def migrate(self) -> None:
         """Create or update the tables; the caller holds the write lock."""
-        with self._translated(), self._held("writer") as connection:
+        with self._translated(), self._connection("writer") as connection:
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
             migrate(connection, self.path)
             if pages <= 1:  # a new file: all that was ever in it is in the log
@@ -133,7 +133,7 @@ class SqliteCatalogue(CatalogueStore):
     @contextmanager
     def read(self) -> Iterator[Snapshot]:
         """One consistent state of the library, untouched by a writer who is busy meanwhile."""
-        with self._translated(), self._held("reader") as connection:
+        with self._translated(), self._connection("reader") as connection:
             if connection.in_transaction:  # a read within a read sees the same state
                 yield Snapshot(connection)
                 return
@@ -167,7 +167,7 @@ class SqliteCatalogue(CatalogueStore):
         """One change, visible whole when the block ends and not at all if it raises."""
         with (
             self._translated(),
-            self._held("writer") as connection,
+            self._connection("writer") as connection,
         ):
             with transaction(connection, "IMMEDIATE"):
                 self._prove(connection)
@@ -183,7 +183,7 @@ class SqliteCatalogue(CatalogueStore):
         may hold some from before is written anew. False when a reader is still busy with an
         older state. Of an encrypted file such copies stay where they are, encrypted.
         """
-        with self._translated(), self._held("writer") as connection:
+        with self._translated(), self._connection("writer") as connection:
             if self._swept or self._key:
                 with connection.unlimited():
                     # A script, as Python takes only the first step of a statement without columns.
@@ -203,7 +203,7 @@ class SqliteCatalogue(CatalogueStore):
         with (
             self._translated(),
             in_our_words(self.path.parent),
-            self._held("writer") as connection,
+            self._connection("writer") as connection,
         ):
             log = log_of(self.path)
             if not _size(log):
@@ -260,10 +260,10 @@ class SqliteCatalogue(CatalogueStore):
     def identity(self) -> tuple[int, int] | None:
         """Device and number of the file; None where there is none."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def close(self) -> None:
         """Close all connections; the last process to do so folds the write-ahead log in.
@@ -278,7 +278,7 @@ class SqliteCatalogue(CatalogueStore):
             connection.close()
 
     @contextmanager
-    def _held(self, use: Literal["reader", "writer"]) -> Iterator[GuardedConnection]:
+    def _connection(self, use: Literal["reader", "writer"]) -> Iterator[GuardedConnection]:
         """A connection for this thread; within such a use, the same one."""
         mine: GuardedConnection | None = getattr(self._used, use, None)
         if mine is not None:
@@ -394,8 +394,8 @@ class SqliteCatalogue(CatalogueStore):
 
 
 def _state(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _size(path: Path) -> int:

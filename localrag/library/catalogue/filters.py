@@ -141,12 +141,12 @@ class Filter:
         """
         if not (self.sources or self.path):
             return replace(self, within=None)
-        held, values = source_conditions(Filter(sources=self.sources, path=self.path))
+        condition, values = source_conditions(Filter(sources=self.sources, path=self.path))
         known = json.dumps(sorted(set(names.values())))
-        query = f"SELECT s.path FROM (SELECT value AS path FROM json_each(?)) s WHERE {held}"  # noqa: S608
+        query = f"SELECT s.path FROM (SELECT value AS path FROM json_each(?)) s WHERE {condition}"  # noqa: S608
         with closing(sqlite3.connect(":memory:")) as nowhere:
-            found = {name for (name,) in nowhere.execute(query, (known, *values))}
-        within = frozenset(path for path, name in names.items() if name in found)
+            matches = {name for (name,) in nowhere.execute(query, (known, *values))}
+        within = frozenset(path for path, name in names.items() if name in matches)
         return replace(self, sources=(), path="", within=within)
 
     def anywhere(self) -> Filter:
@@ -191,8 +191,8 @@ def source_conditions(wanted: Filter) -> tuple[str, list[object]]:
         out = json.dumps(sorted(wanted.without))
         parts.append(("d.id NOT IN (SELECT value FROM json_each(?))", [out]))
     if wanted.within is not None:
-        held = json.dumps(sorted(wanted.within))
-        parts.append(("s.path IN (SELECT value FROM json_each(?))", [held]))
+        paths = json.dumps(sorted(wanted.within))
+        parts.append(("s.path IN (SELECT value FROM json_each(?))", [paths]))
     sql = " AND ".join(f"({condition})" for condition, _ in parts)
     return sql or "1 = 1", [value for _, values in parts for value in values]
 

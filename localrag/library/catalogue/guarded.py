@@ -111,8 +111,8 @@ class GuardedConnection(_Connection):
                 raise sqlite3.ProgrammingError("the file of the connection is not known")
             if self.file not in _in_place:
                 handle = open_in_place(self.path)
-                found = os.fstat(handle.fileno())
-                if (found.st_dev, found.st_ino) != self.file:
+                status = os.fstat(handle.fileno())
+                if (status.st_dev, status.st_ino) != self.file:
                     handle.close()
                     raise altered(self.path, LibraryError("another file has taken its place"))
                 _in_place[self.file] = handle
@@ -174,8 +174,8 @@ class GuardedConnection(_Connection):
 
     def table(self, name: str, columns: Sequence[str], where: str = "") -> Iterable[Row]:
         """All rows of a table, or those that a WHERE of our own leaves."""
-        held = ", ".join(f'"{column}"' for column in columns)
-        return self.execute(f"SELECT {held} FROM {name} {where}")  # noqa: S608 - names of our own schema
+        column_list = ", ".join(f'"{column}"' for column in columns)
+        return self.execute(f"SELECT {column_list} FROM {name} {where}")  # noqa: S608 - names of our own schema
 
     def version(self) -> int:
         """The number of the newest migration that the file has had."""
@@ -282,8 +282,8 @@ def connect(
         )
         connection.path = path
         with suppress(OSError):
-            found = path.stat()
-            connection.file = found.st_dev, found.st_ino
+            status = path.stat()
+            connection.file = status.st_dev, status.st_ino
             _open.add(connection)
     try:
         if key:
@@ -380,17 +380,17 @@ def read_header(path: Path) -> tuple[int, int] | None:
             page = file.read(100)
     if len(page) < 100 or not page.startswith(_HEADER):
         return None
-    found = _header(page)
+    header = _header(page)
     try:
         log = open_plain(log_of(path))
     except FileNotFoundError:
-        return found
+        return header
     with log:
         _expect_little_empty(log_of(path), log)
         start = log.read(32)
         size = int.from_bytes(start[8:12], "big")
         if len(start) < 32 or int.from_bytes(start[:4], "big") not in _LOG or size < 512:
-            return found
+            return header
         while len(frame := log.read(24)) == 24:
             # SQLite, too, reads up to the first frame that is not of this log. A file may claim
             # to be longer than any disk.
@@ -400,9 +400,9 @@ def read_header(path: Path) -> tuple[int, int] | None:
             if len(page) < 100:  # cut off while it was written: SQLite leaves it out, too
                 break
             if frame[:4] == b"\0\0\0\1":
-                found = max(found, _header(page))
+                header = max(header, _header(page))
             log.seek(size - len(page), os.SEEK_CUR)
-    return found
+    return header
 
 
 def _header(page: bytes) -> tuple[int, int]:
@@ -415,18 +415,18 @@ def _expect_little_empty(path: Path, file: BinaryIO) -> None:
     Its size says nothing of how much its pages can hold, which is what statements are measured by.
     """
     size = file.seek(0, os.SEEK_END)
-    held = size
+    data_size = size
     if sys.platform != "win32" and size > _LARGE:
-        held = place = 0
-        while place < size and held * _MOST_HOLES < size:
+        data_size = place = 0
+        while place < size and data_size * _MOST_HOLES < size:
             try:
                 begin = os.lseek(file.fileno(), place, os.SEEK_DATA)
                 place = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
             except OSError:  # nothing but holes from here
                 break
-            held += place - begin
+            data_size += place - begin
     file.seek(0)
-    if held * _MOST_HOLES < size:
+    if data_size * _MOST_HOLES < size:
         raise altered(path, LibraryError("it is nearly empty for its size"))
 
 

@@ -63,9 +63,9 @@ def _keys_and_settings(sql: Connection) -> Iterator[Finding]:
 def _structure(sql: GuardedConnection) -> Generator[Finding, None, bool]:
     """What SQLite says of the file; returns whether that is anything."""
     faults = []
-    for (said,) in sql.execute("PRAGMA integrity_check"):
-        if said != "ok":
-            faults.append(str(said))
+    for (message,) in sql.execute("PRAGMA integrity_check"):
+        if message != "ok":
+            faults.append(str(message))
         if faults and not _OF_AN_INDEX.match(faults[-1]):
             break  # pages that refer to each other in a ring would be looked at for ever
     for fault in faults:
@@ -85,12 +85,14 @@ def _dangling(sql: GuardedConnection) -> Iterator[Finding]:
 
 
 def _settings(sql: GuardedConnection) -> Iterator[Finding]:
-    found = dict(sql.execute("SELECT key, value FROM meta LIMIT 1000"))
-    wrong = [key for key in _REQUIRED if key not in found]
-    wrong += [key for key in found if key in SETTINGS and type(found[key]) is not SETTINGS[key]]
+    settings = dict(sql.execute("SELECT key, value FROM meta LIMIT 1000"))
+    wrong = [key for key in _REQUIRED if key not in settings]
+    wrong += [
+        key for key in settings if key in SETTINGS and type(settings[key]) is not SETTINGS[key]
+    ]
     for key in wrong:
         yield _found("settings", key=key)
-    for key in (key for key in found if key not in SETTINGS):
+    for key in (key for key in settings if key not in SETTINGS):
         yield _found(FOREIGN, key=key)
 
 

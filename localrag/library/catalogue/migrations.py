@@ -318,16 +318,16 @@ def is_current(connection: sqlite3.Connection, path: object) -> bool:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (encoding,) = connection.execute("PRAGMA encoding").fetchone()
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT rootpage, type, name, tbl_name, sql FROM sqlite_master LIMIT 1000"
     ).fetchall()
-    roots = {row[0] for row in found if type(row[0]) is int and 1 < row[0] <= pages}
+    roots = {row[0] for row in rows if type(row[0]) is int and 1 < row[0] <= pages}
     ours = (
         0 <= version <= len(MIGRATIONS)
         and application == (APPLICATION_ID if version else 0)
         and encoding == "UTF-8"
-        and len(roots) == len(found)
-        and {row[1:] for row in found} == _schema(MIGRATIONS[:version])
+        and len(roots) == len(rows)
+        and {row[1:] for row in rows} == _schema(MIGRATIONS[:version])
     )
     expect_known(version, application if ours or application else -1, path)
     if not ours:

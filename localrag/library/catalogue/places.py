@@ -33,7 +33,7 @@ def place_of(snapshot: Snapshot, document_id: str, offset: int) -> Place | None:
 
 def places_of(snapshot: Snapshot, asked: Sequence[tuple[str, int]]) -> list[Place | None]:
     """The same of many: as many statements as one takes."""
-    found: dict[int, _KnownPlace] = {}
+    places: dict[int, _KnownPlace] = {}
     for row in _of_each(
         snapshot,
         'SELECT asked.place, d.number, d.unit, p.position, p.number, p."start", p.label FROM asked '
@@ -48,20 +48,20 @@ def places_of(snapshot: Snapshot, asked: Sequence[tuple[str, int]]) -> list[Plac
             place = Place(asked[at][1], msgspec.convert(unit, Unit), page, label)
         except msgspec.ValidationError as error:
             raise damaged_rows(error) from error
-        found[at] = _KnownPlace(place, number, position, start)
+        places[at] = _KnownPlace(place, number, position, start)
     within = {
-        at: passage for at, passage in found.items() if passage.place.unit not in ("page", "slide")
+        at: passage for at, passage in places.items() if passage.place.unit not in ("page", "slide")
     }
     for at, row_number in _rows(snapshot, within).items():
-        found[at] = found[at]._replace(place=replace(found[at].place, row=row_number))
+        places[at] = places[at]._replace(place=replace(places[at].place, row=row_number))
     below = {
         at: passage
         for at, passage in within.items()
-        if found[at].place.row is None and passage.place.unit != "sheet"
+        if places[at].place.row is None and passage.place.unit != "sheet"
     }
     for at, place in _below_headings(snapshot, below).items():
-        found[at] = found[at]._replace(place=place)
-    return [found[at].place if at in found else None for at in range(len(asked))]
+        places[at] = places[at]._replace(place=place)
+    return [places[at].place if at in places else None for at in range(len(asked))]
 
 
 def page_of(
@@ -70,7 +70,7 @@ def page_of(
     """The page of that number, else the one on which a code point stands; None for none."""
     if number is not None and number > LAST_PAGE:
         return None
-    found = _first(
+    row = _first(
         snapshot,
         'SELECT p.position, p.number, p.label, p."start", p."end" FROM documents d '
         "JOIN pages p ON p.document = d.number WHERE d.id = ? "
@@ -79,7 +79,7 @@ def page_of(
         *(document_id, number is not None, number, offset),
         kinds=(int, int, str, int, int),
     )
-    return PageSpan(*found[1:]) if found else None
+    return PageSpan(*row[1:]) if row else None
 
 
 def rectangles_of(snapshot: Snapshot, document_id: str, start: int, end: int) -> tuple[OnPage, ...]:
@@ -92,15 +92,15 @@ def rectangles_of(snapshot: Snapshot, document_id: str, start: int, end: int) ->
         *(document_id, end, start),
         kinds=(int, int, int, int, bytes),
     )
-    found = []
+    regions = []
     for _, number, first, last, stored in pages:
         begin, finish = max(start, first), min(end, last)
         span = begin - first, finish - first
         layout = _decoded(stored, *span, last - first) if stored else Layout(0.0, 0.0, ())
         text = snapshot.text(document_id, begin, finish)
         boxes = rectangles(layout, begin - first, text)
-        found.append(OnPage(number, layout.width, layout.height, boxes))
-    return tuple(found)
+        regions.append(OnPage(number, layout.width, layout.height, boxes))
+    return tuple(regions)
 
 
 def tables_within(snapshot: Snapshot, document_id: str, start: int, end: int) -> int:

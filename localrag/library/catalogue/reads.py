@@ -256,8 +256,8 @@ class Snapshot:
         numbers = [*islice(met, most + 1)]
         shown = json.dumps(numbers[:most])
         some = "WHERE d.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-        found = self._documents(some, shown)
-        return found[::-1], numbers[most - 1] if len(numbers) > most else None
+        documents = self._documents(some, shown)
+        return documents[::-1], numbers[most - 1] if len(numbers) > most else None
 
     def has_document(self, document_id: str) -> bool:
         """Whether there is a document of this id."""
@@ -375,7 +375,7 @@ class Snapshot:
             kinds=(str, int, str, int, str),
             ordered=False,
         )
-        found = [
+        readings = [
             PageReading(
                 *(document, page, _decoded(how, How, plain=True)),
                 None if confidence < 0 else confidence / PER_MILLE,
@@ -390,9 +390,9 @@ class Snapshot:
             kinds=(int, str, str),
         )
         for _, document, metadata in older:
-            for page, said in _older_notes(_metadata(metadata)).items():
-                found.append(PageReading(document, page, notes=said))
-        return found
+            for page, page_notes in _older_notes(_metadata(metadata)).items():
+                readings.append(PageReading(document, page, notes=page_notes))
+        return readings
 
     def units(self, document_ids: Iterable[str]) -> dict[str, Unit]:
         """What the format of each document calls its pages."""
@@ -433,7 +433,7 @@ class Snapshot:
 
         In one statement, which gives what was asked for and not the blocks that it lies in.
         """
-        found = [""] * len(asked)
+        texts = [""] * len(asked)
         wanted = [
             value
             for place, (number, start, end) in enumerate(asked)
@@ -455,8 +455,8 @@ class Snapshot:
                 ordered=False,
             )
             for place, _, text in rows:
-                found[place] += text
-        return found
+                texts[place] += text
+        return texts
 
     def source(self, path: str) -> SourceRecord | None:
         """What is known of a path, or None."""
@@ -466,7 +466,7 @@ class Snapshot:
         """All paths under which documents were added, or those at and below some; sorted."""
         if below is None:
             return self._sources("ORDER BY s.path")
-        found: dict[str, SourceRecord] = {}
+        records: dict[str, SourceRecord] = {}
         for path in below:
             folder = path if path.endswith(os.sep) else path + os.sep
             within = folder[: -len(os.sep)] + chr(ord(os.sep) + 1)
@@ -474,10 +474,10 @@ class Snapshot:
                 ("WHERE s.path = ?", (path,)),
                 ("WHERE s.path >= ? AND s.path < ? ORDER BY s.path", (folder, within)),
             ):
-                found.update(
+                records.update(
                     (source.state.path, source) for source in self._sources(clause, *values)
                 )
-        return [found[path] for path in sorted(found)]
+        return [records[path] for path in sorted(records)]
 
     def paths(self) -> list[str]:
         """All paths that the catalogue names, also of files that could not be read; sorted."""
@@ -503,36 +503,38 @@ class Snapshot:
             *values,
             kinds=(str, int, int, int, str, int),
         )
-        found = []
+        records = []
         for path, size, mtime, checked, owner, itself in rows:
             led = (path,) if itself else ()
             if path in origins:
                 led = tuple(sorted((*led, *origins[path])))
-            found.append(SourceRecord(FileState(path, size, mtime, checked, led), owner))
-        return found
+            records.append(SourceRecord(FileState(path, size, mtime, checked, led), owner))
+        return records
 
     # Chunks
 
     def chunks_by_id(self, ids: Iterable[int]) -> dict[int, Chunk]:
         """The chunks with these ids; unknown and removed ones are left out."""
         wanted = list(ids)
-        found: dict[int, Chunk] = {}
+        chunks: dict[int, Chunk] = {}
         for start in range(0, len(wanted), BATCH):
             some = wanted[start : start + BATCH]
             rows = self._chunks("c.id", f"c.id IN ({','.join('?' * len(some))})", *some)
             texts = self.spans([(row[8], row[6], row[7]) for row in rows])
-            found.update((row[0], _chunk(row, text)) for row, text in zip(rows, texts, strict=True))
-        return {chunk_id: found[chunk_id] for chunk_id in wanted if chunk_id in found}
+            chunks.update(
+                (row[0], _chunk(row, text)) for row, text in zip(rows, texts, strict=True)
+            )
+        return {chunk_id: chunks[chunk_id] for chunk_id in wanted if chunk_id in chunks}
 
     def chunk_ids(self, wanted: Filter) -> ChunkIds:
         """The chunks that a filter allows."""
-        held, held_values = source_conditions(wanted)
+        condition, source_values = source_conditions(wanted)
         paged, page_values = page_conditions(wanted)
         rows = self.sql.rows(
             "SELECT c.id FROM chunks c WHERE c.document IN "
             "(SELECT d.number FROM documents d JOIN sources s ON s.document = d.number "
-            f"WHERE {held}) AND {paged}",
-            *(*held_values, *page_values),
+            f"WHERE {condition}) AND {paged}",
+            *(*source_values, *page_values),
             kinds=(int,),
             ordered=False,
         )
@@ -624,11 +626,11 @@ class Snapshot:
             *values,
             kinds=(int, *_CHUNK_KINDS),
         )
-        found = [row[1:] for row in rows]
-        for *_, start, end, _, _, _ in found:
+        chunk_rows = [row[1:] for row in rows]
+        for *_, start, end, _, _, _ in chunk_rows:
             if not 0 <= start <= end < BEYOND:
                 raise damaged_rows(f"{start}:{end}")
-        return found
+        return chunk_rows
 
     def _number(self, document_id: str) -> int | None:
         row = self._first("SELECT number FROM documents WHERE id = ?", document_id, kinds=(int,))
@@ -681,8 +683,8 @@ class Snapshot:
                 kinds=(int, bytes),
             )
         )
-        found = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-        return found, self._unpacked([row[1] for row in rows])
+        known_ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+        return known_ids, self._unpacked([row[1] for row in rows])
 
     def all_vectors(self) -> tuple[NDArray[np.int64], NDArray[np.float16]]:
         """Ids, and the vectors as stored, shape (n, dimension), in the order of their coming."""
@@ -737,12 +739,12 @@ class Snapshot:
             document_id,
             kinds=(int, bytes),
         )
-        found: dict[int, bytes] = dict(rows)
-        if {len(vector) for vector in found.values()} - {2 * self.embedding().dimension}:
+        vectors: dict[int, bytes] = dict(rows)
+        if {len(vector) for vector in vectors.values()} - {2 * self.embedding().dimension}:
             raise damaged_rows("vector")
         return {
             chunk: np.frombuffer(vector, dtype="<f2").astype(np.float32)
-            for chunk, vector in found.items()
+            for chunk, vector in vectors.items()
         }
 
     # A rebuild under way
@@ -795,11 +797,11 @@ LONGEST_ERROR = 65_536
 
 
 def _older_notes(metadata: Mapping[str, str]) -> dict[int, tuple[PageNote, ...]]:
-    found: defaultdict[int, tuple[PageNote, ...]] = defaultdict(tuple)
+    notes: defaultdict[int, tuple[PageNote, ...]] = defaultdict(tuple)
     for name, kind in _OLDER_NOTES.items():
         for page in re.findall(r"\b[0-9]{1,9}\b", metadata.get(name, "")):
-            found[int(page)] += (PageNote(kind),)
-    return found
+            notes[int(page)] += (PageNote(kind),)
+    return notes
 
 
 def _unread(state: FileState, reader: int, error: tuple[str, str, str, str]) -> UnreadFile:
@@ -817,8 +819,8 @@ def _unread(state: FileState, reader: int, error: tuple[str, str, str, str]) -> 
 
 
 def _metadata(stored: str) -> dict[str, str]:
-    found: dict[str, str] = _decoded(stored, dict[str, str])
-    return found
+    metadata: dict[str, str] = _decoded(stored, dict[str, str])
+    return metadata
 
 
 def _decoded(stored: str, kind: Any, *, plain: bool = False) -> Any:

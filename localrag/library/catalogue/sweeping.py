@@ -48,10 +48,10 @@ class SweepMark:
         try:
             with open_plain(self.path) as file:
                 fields = unsealed(file.read(_LIMIT), self.seal)
-            held = [_FORMAT, *Identity.of(catalogue.stat())]
+            fingerprint = [_FORMAT, *Identity.of(catalogue.stat())]
         except (OSError, DamagedIndexError):
             return False
-        return [fields.get("format"), *fields.get("identity", ())] == held
+        return [fields.get("format"), *fields.get("identity", ())] == fingerprint
 
     def set(self, catalogue: Path) -> None:
         """Say that the file as it is now holds nothing that was removed, but in its log."""
@@ -62,20 +62,20 @@ class SweepMark:
 
 def logged_pages(log: Path) -> set[int]:
     """The pages that a write-ahead log holds, whether or not they are in the file already."""
-    found: set[int] = set()
+    pages: set[int] = set()
     try:
         file = open_plain(log)
     except FileNotFoundError:
-        return found
+        return pages
     with file:
         start = file.read(_LOG_HEADER)
         size = int.from_bytes(start[8:12], "big")
         while size and len(frame := file.read(_FRAME_HEADER)) == _FRAME_HEADER:
             if frame[8:16] != start[16:24]:  # of an earlier round
                 break
-            found.add(int.from_bytes(frame[:4], "big"))
+            pages.add(int.from_bytes(frame[:4], "big"))
             file.seek(size, os.SEEK_CUR)
-    return found
+    return pages
 
 
 def sweep(file: BinaryIO, pages: Iterable[int]) -> bool:
@@ -116,13 +116,13 @@ class _Kinds:
 
     def __init__(self, size: int, usable: int, read: Callable[[int, int], bytes]) -> None:
         self._size, self._read = size, read
-        self._each = usable // 5 + 1
+        self._interval = usable // 5 + 1
         self._locked = _LOCKED_BYTE // size + 1
         self._map: tuple[int, bytes] = (0, b"")
 
     def holds(self, number: int) -> bool:
         """Whether a page is one of a B-tree."""
-        of = (number - 2) // self._each * self._each + 2
+        of = (number - 2) // self._interval * self._interval + 2
         of += of == self._locked
         if number in (of, self._locked):
             return False

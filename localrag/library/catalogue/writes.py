@@ -110,8 +110,8 @@ class Transaction(Snapshot):
             ChunkSet(max(0, size + sign * len(some)), (total + sign * sum(some)) % ID_SUMS)
         )
 
-    def _keep_count(self, found: ChunkSet) -> None:
-        self.set_meta(CHUNKS, f"{found.size} {found.ids}")
+    def _keep_count(self, chunks: ChunkSet) -> None:
+        self.set_meta(CHUNKS, f"{chunks.size} {chunks.ids}")
 
     def _forget_chunks(self, number: int) -> None:
         """Keep the ids of a document's chunks for the indexes, and count them out."""
@@ -355,15 +355,15 @@ class Transaction(Snapshot):
         self.set_meta(FORGOTTEN, oldest)
 
     def _drop_unless_held(self, document_id: str) -> bool:
-        held = self.sql.execute(
+        row = self.sql.execute(
             "SELECT 1 FROM sources s JOIN documents d ON d.number = s.document WHERE d.id = ?",
             (document_id,),
         ).fetchone()
-        if held is None:
+        if row is None:
             self.remove_document(document_id)
         else:
             self._store_sources_checksum(document_id)
-        return held is None
+        return row is None
 
     def _store_sources_checksum(self, document_id: str) -> None:
         number = self._number(document_id)

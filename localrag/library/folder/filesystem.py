@@ -72,19 +72,19 @@ def _mount(place: Path) -> tuple[str, str, bool]:
     """What the nearest mount is: its plain name, what the system calls it, whether remote."""
     import psutil
 
-    best, found = -1, ("", "", False)
+    best, nearest = -1, ("", "", False)
     try:
         mounts = psutil.disk_partitions(all=True)
     except OSError:  # kept from /proc: then it cannot be told, and nobody is warned
-        return found
+        return nearest
     for mount in mounts:
         point = Path(mount.mountpoint)
         if len(point.parts) <= best or (place != point and point not in place.parents):
             continue
         best = len(point.parts)
         name = mount.fstype.lower().removeprefix("fuse.")
-        found = name, mount.fstype, "remote" in mount.opts.split(",")
-    return found
+        nearest = name, mount.fstype, "remote" in mount.opts.split(",")
+    return nearest
 
 
 def not_writable(directory: Path) -> LibraryError:

@@ -182,11 +182,11 @@ def _expect_our_own(directory: Path) -> None:
 
 def parts(directory: Path) -> list[Path]:
     """What processes left that were ended while they wrote a file of the library."""
-    found = [*_plain(directory, _PARTS), *other_catalogue(directory)]
+    paths = [*_plain(directory, _PARTS), *other_catalogue(directory)]
     for name in (VECTORS, KEYWORDS):
         if files.is_real_folder(directory / name):
-            found += _plain(directory / name, _INDEX_PARTS)
-    return found
+            paths += _plain(directory / name, _INDEX_PARTS)
+    return paths
 
 
 def sweep_parts(directory: Path) -> None:
@@ -230,10 +230,10 @@ def clear_segments(folder: Path, keep: Collection[str] = ()) -> bool:
 
     False where one is still in use: Windows lets nobody delete what a reader has mapped.
     """
-    found = of_earlier_versions(folder)
+    paths = of_earlier_versions(folder)
     if files.is_real_folder(folder):
-        found += [*_plain(folder, SEGMENT), *_plain(folder, _INDEX_PARTS)]
-    return _all_deleted(path for path in found if path.name not in keep)
+        paths += [*_plain(folder, SEGMENT), *_plain(folder, _INDEX_PARTS)]
+    return _all_deleted(path for path in paths if path.name not in keep)
 
 
 def of_earlier_versions(folder: Path) -> list[Path]:
@@ -351,15 +351,15 @@ def _look(
 
     What is to be a file (`known`) or a folder is nothing else, and nothing at all leads away.
     """
-    found = []
+    names = []
     place = directory / below
     for path in place.iterdir() if files.is_real_folder(place) else ():
         kind, name = _kind(path), path.name
         if kind == "folder" and not known.fullmatch(name):
-            found.append(name)
+            names.append(name)
         elif kind and (kind != "file" or folders.fullmatch(name)):
             raise _refused(directory, f"{below}/{name}".lstrip("/"), _KINDS[kind])
-    return found
+    return names
 
 
 _KINDS = {

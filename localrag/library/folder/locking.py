@@ -71,7 +71,7 @@ class WriteLock:
             raise not_writable(directory)
         with in_our_words(directory):
             self._acquire(timeout, on_wait)
-        with self._held():
+        with self._claim():
             yield
 
     def _acquire(self, timeout: float, on_wait: OnWait | None) -> None:
@@ -103,11 +103,11 @@ class WriteLock:
         except (Timeout, OSError):
             yield False
             return
-        with self._held():
+        with self._claim():
             yield True
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _claim(self) -> Iterator[None]:
         outermost = self._lock.lock_counter == 1
         try:
             if outermost:

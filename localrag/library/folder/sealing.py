@@ -26,9 +26,9 @@ class Identity(NamedTuple):
     changed: int
 
     @staticmethod
-    def of(found: os.stat_result) -> Identity:
+    def of(status: os.stat_result) -> Identity:
         """That of a file."""
-        return Identity(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        return Identity(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def sealed(fields: dict[str, Any], seal: Seal) -> bytes:

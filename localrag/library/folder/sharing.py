@@ -103,9 +103,9 @@ def close_to_others(directory: Path) -> None:
     """
     if sys.platform == "win32":
         return
-    found = directory.stat()
-    open_to_others = stat.S_IMODE(found.st_mode) & 0o077
-    if open_to_others and found.st_mode & _GROUP != _GROUP and found.st_uid == os.geteuid():
+    status = directory.stat()
+    open_to_others = stat.S_IMODE(status.st_mode) & 0o077
+    if open_to_others and status.st_mode & _GROUP != _GROUP and status.st_uid == os.geteuid():
         with suppress(OSError):  # a file system without modes
             _close(directory)
 

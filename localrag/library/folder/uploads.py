@@ -118,10 +118,10 @@ def sweep_uploads(directory: Path, sources: Iterable[SourceRecord]) -> None:
 def _holder(path: Path, records: Iterable[SourceRecord]) -> SourceRecord | None:
     """Which of the records is about the file: by its size and time, or else by its bytes."""
     try:
-        found = path.stat()
-        alike = [record for record in records if record.state.size == found.st_size]
+        status = path.stat()
+        alike = [record for record in records if record.state.size == status.st_size]
         for record in alike:
-            if record.state.mtime_ns == found.st_mtime_ns:
+            if record.state.mtime_ns == status.st_mtime_ns:
                 return record
         if not alike:
             return None

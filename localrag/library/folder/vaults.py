@@ -472,8 +472,8 @@ def _wrapped(number: str, slot: Slot, by: bytes, key: bytes) -> Slot:
 
 def _bound(number: str, slot: Slot) -> bytes:
     """What a slot says of itself, which its wrapped key is bound to."""
-    said = [FORMAT, number, slot.kind, slot.salt, slot.memory_kib, slot.iterations, slot.lanes]
-    return json.dumps(said).encode()
+    fields = [FORMAT, number, slot.kind, slot.salt, slot.memory_kib, slot.iterations, slot.lanes]
+    return json.dumps(fields).encode()
 
 
 def _stretched(slot: Slot, passphrase: str) -> bytes:

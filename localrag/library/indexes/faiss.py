@@ -78,9 +78,9 @@ class Rows(NamedTuple):
     def of(ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> Rows:
         """Entries for vectors of shape (n, dimension), as near as float16 has them, by id."""
         order = np.argsort(ids, kind="stable")
-        held = vectors[order].astype("<f2").astype(np.float32)
-        codes = one_bit_codes(vectors.shape[1]).encode(held)
-        return Rows(ids[order], *_stepped(held), codes)
+        rounded = vectors[order].astype("<f2").astype(np.float32)
+        codes = one_bit_codes(vectors.shape[1]).encode(rounded)
+        return Rows(ids[order], *_stepped(rounded), codes)
 
     @staticmethod
     def joined(some: Sequence[Rows]) -> Rows:
@@ -102,8 +102,8 @@ class FaissVectors(SegmentedIndex[Vector, Rows]):
 
     def candidates(self, query: Vector, k: int, allowed: ChunkIds | None = None) -> ChunkIds:
         """Which can be among the k best by inner product; `query` has shape (dimension,)."""
-        found = (_Part.of(segment, allowed) for segment in self._segments)
-        parts = [part for part in found if part.size]
+        segment_parts = (_Part.of(segment, allowed) for segment in self._segments)
+        parts = [part for part in segment_parts if part.size]
         total = sum(part.size for part in parts)
         if k < 1 or not total:
             return np.empty(0, dtype=np.int64)
@@ -134,14 +134,14 @@ class FaissVectors(SegmentedIndex[Vector, Rows]):
             for segment in segments:
                 rows = segment.rows
                 places = np.minimum(np.searchsorted(rows.ids, ids), len(rows.ids) - 1)
-                held = rows.ids[places] == ids
+                matches = rows.ids[places] == ids
                 if segment.gone is not None:
-                    held &= ~segment.gone[places]
+                    matches &= ~segment.gone[places]
                 if rows.shape[1] != vectors.shape[1]:
-                    differing += int(held.sum())
+                    differing += int(matches.sum())
                     continue
-                other = (rows.levels[places[held]] != levels[held]).any(axis=1)
-                other |= rows.steps[places[held]] != steps[held]
+                other = (rows.levels[places[matches]] != levels[matches]).any(axis=1)
+                other |= rows.steps[places[matches]] != steps[matches]
                 differing += int(other.sum())
         return differing
 
@@ -221,11 +221,11 @@ def _nearest(parts: Sequence[_Part], row: NDArray[np.float32], k: int) -> NDArra
         for group, count, choice in groups:
             if not count:
                 continue
-            places, found = best(group.index, row, min(wanted, count), count, choice)
+            places, group_scores = best(group.index, row, min(wanted, count), count, choice)
             ids.append(group.ids[places])
-            scores.append(found.astype(np.float64) * group.step)
-            margins.append(np.full(len(found), margin * group.step))
-            if len(found) < count:
+            scores.append(group_scores.astype(np.float64) * group.step)
+            margins.append(np.full(len(group_scores), margin * group.step))
+            if len(group_scores) < count:
                 unseen = max(unseen, float(scores[-1][-1]) + margin * group.step)
         together = map(np.concatenate, (ids, scores, margins))
         sure, least = _surest(next(together), next(together), next(together), k)
@@ -258,14 +258,14 @@ def _rescored(
 ) -> NDArray[np.int64]:
     """Ids of those that can be among the k best of the best by their codes, over all segments."""
     rotated = one_bit_codes(row.shape[1]).rotated(row)
-    found = []
+    candidates = []
     for part in parts:
         choice = None if part.mask is None else only(part.mask)
-        found.append((part, *best(_coarse(part.segment), rotated, coarse, part.size, choice)))
-    last = np.sort(np.concatenate([scores for *_, scores in found]))[-coarse]
+        candidates.append((part, *best(_coarse(part.segment), rotated, coarse, part.size, choice)))
+    last = np.sort(np.concatenate([scores for *_, scores in candidates]))[-coarse]
     # All that ties with the last too: which segment something lies in shall make no difference.
     chosen = [
-        (part.segment.rows, np.sort(places[scores >= last])) for part, places, scores in found
+        (part.segment.rows, np.sort(places[scores >= last])) for part, places, scores in candidates
     ]
     ids, steps, levels = (
         np.concatenate([rows[part][places] for rows, places in chosen]) for part in range(3)

@@ -105,13 +105,13 @@ class InvertedKeywords(SegmentedIndex[Terms, Postings]):
 
     def alike(self, term: str, edits: int, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """The first of those that there are, by id."""
-        found = [np.empty(0, dtype=np.int64)]
+        ids = [np.empty(0, dtype=np.int64)]
         for segment in self._segments:
-            held = segment.rows.spelt_like(term, edits)
+            matches = segment.rows.spelt_like(term, edits)
             if (mask := segment.among(allowed)) is not None:
-                held &= mask
-            found.append(segment.rows.ids[held])
-        return [Hit(number, 1.0) for number in np.sort(np.concatenate(found))[:k].tolist()]
+                matches &= mask
+            ids.append(segment.rows.ids[matches])
+        return [Hit(number, 1.0) for number in np.sort(np.concatenate(ids))[:k].tolist()]
 
     def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""
@@ -145,14 +145,14 @@ class InvertedKeywords(SegmentedIndex[Terms, Postings]):
         self, segments: Sequence[Segment[Postings]], expected: Iterable[tuple[int, Terms]]
     ) -> int:
         """By a digest of the terms, in any order."""
-        held: dict[int, int] = {}
+        digests: dict[int, int] = {}
         for segment in segments:
             left = segment.left()
-            held.update(zip(left.ids.tolist(), left.digests().tolist(), strict=True))
+            digests.update(zip(left.ids.tolist(), left.digests().tolist(), strict=True))
         differing = 0
         for wanted in batches(expected, _TERMS):
             pairs = zip(wanted.ids.tolist(), wanted.digests().tolist(), strict=True)
-            differing += sum(held.get(number, digest) != digest for number, digest in pairs)
+            differing += sum(digests.get(number, digest) != digest for number, digest in pairs)
         return differing
 
 
@@ -302,12 +302,12 @@ def _held(
 
     Rising both; the places have shape (p,).
     """
-    held = rows.places[span]
-    size = len(held)
+    places = rows.places[span]
+    size = len(places)
     if among is None or len(among) * _APART >= size:
-        return held.astype(np.int64), span
-    at = np.minimum(np.searchsorted(held, among.astype(np.uint16)), size - 1)
-    same = held[at] == among
+        return places.astype(np.int64), span
+    at = np.minimum(np.searchsorted(places, among.astype(np.uint16)), size - 1)
+    same = places[at] == among
     return among[same], span.start + at[same]
 
 
@@ -317,7 +317,7 @@ def _of(scores: NDArray[np.float64], among: NDArray[np.int64] | None) -> NDArray
 
 def _last_of(scores: NDArray[np.float64], k: int) -> float:
     """The k-th best of those above 0; 0 for fewer."""
-    found = scores[scores > 0]
-    if len(found) < k:
+    positive = scores[scores > 0]
+    if len(positive) < k:
         return 0.0
-    return float(np.partition(found, len(found) - k)[len(found) - k])
+    return float(np.partition(positive, len(positive) - k)[len(positive) - k])

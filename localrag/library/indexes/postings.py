@@ -85,8 +85,8 @@ class Postings(NamedTuple):
         places = _inverted(order)
         names = [term.encode("utf-8", "surrogatepass") for term in numbers]
         rank = _inverted(np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64))
-        held = np.frombuffer(terms, dtype=f"u{terms.itemsize}").astype(np.int64)
-        pairs = rank[held] << 16 | np.repeat(places, sizes)
+        term_numbers = np.frombuffer(terms, dtype=f"u{terms.itemsize}").astype(np.int64)
+        pairs = rank[term_numbers] << 16 | np.repeat(places, sizes)
         pairs.sort()
         first = np.flatnonzero(np.diff(pairs, prepend=-1))
         counts = np.minimum(np.diff(first, append=len(pairs)), _MOST_COUNTED)
@@ -105,9 +105,9 @@ class Postings(NamedTuple):
         packed, begin = [], 0
         for segment, own in zip(some, terms, strict=True):
             known = np.fromiter(map(number.__getitem__, own), np.int64, len(own))
-            held = np.repeat(known, np.diff(segment.starts)) << 32
-            held |= places[begin : begin + len(segment.ids)][segment.places] << 16
-            packed.append(held | segment.counts(slice(0, len(segment.places))))
+            keys = np.repeat(known, np.diff(segment.starts)) << 32
+            keys |= places[begin : begin + len(segment.ids)][segment.places] << 16
+            packed.append(keys | segment.counts(slice(0, len(segment.places))))
             begin += len(segment.ids)
         pairs = np.concatenate(packed)
         pairs.sort(kind="stable")
@@ -118,8 +118,8 @@ class Postings(NamedTuple):
         """Those of some passages, with no term that only others hold."""
         kept = np.zeros(len(self.ids), dtype=np.bool_)
         kept[places] = True
-        held = kept[self.places]
-        numbers = np.add.reduceat(held, self.starts[:-1], dtype=np.int64)
+        kept_pairs = kept[self.places]
+        numbers = np.add.reduceat(kept_pairs, self.starts[:-1], dtype=np.int64)
         left = numbers > 0
         widths = np.diff(self.letters)
         renumbered = (np.cumsum(kept) - 1).astype(np.uint16)
@@ -128,10 +128,10 @@ class Postings(NamedTuple):
             self.lengths[kept],
             _begins(numbers[left]),
             _begins(widths[left]),
-            (np.cumsum(held) - 1)[self.many[held[self.many]]].astype(np.uint32),
-            renumbered[self.places[held]],
-            self.larger[held[self.many]],
-            self.small[held],
+            (np.cumsum(kept_pairs) - 1)[self.many[kept_pairs[self.many]]].astype(np.uint32),
+            renumbered[self.places[kept_pairs]],
+            self.larger[kept_pairs[self.many]],
+            self.small[kept_pairs],
             self.text[np.repeat(left, widths)],
         )
 
@@ -142,11 +142,11 @@ class Postings(NamedTuple):
 
     def counts(self, pairs: NDArray[np.int64] | slice) -> NDArray[np.uint16]:
         """How often a passage holds a term, up to 65,535, of some pairs."""
-        found = self.small[pairs].astype(np.uint16)
-        if len(self.many) and len(at := np.flatnonzero(found == _MANY)):
+        counts = self.small[pairs].astype(np.uint16)
+        if len(self.many) and len(at := np.flatnonzero(counts == _MANY)):
             places = at + pairs.start if isinstance(pairs, slice) else pairs[at]
-            found[at] = self.larger[np.searchsorted(self.many, places)]
-        return found
+            counts[at] = self.larger[np.searchsorted(self.many, places)]
+        return counts
 
     def find(self, term: bytes) -> slice:
         """Where the pairs of a term lie; empty for one that no passage holds."""
@@ -177,8 +177,10 @@ class Postings(NamedTuple):
         width, lengths = len(sought) + edits, lengths[near]
         columns = []
         for place in range(width):
-            held = np.minimum(begins[near] + place, max(len(letters) - 1, 0))
-            columns.append(np.where(place < lengths, letters[held], 0) if len(letters) else held)
+            letter_at = np.minimum(begins[near] + place, max(len(letters) - 1, 0))
+            columns.append(
+                np.where(place < lengths, letters[letter_at], 0) if len(letters) else letter_at
+            )
         before: list[NDArray[np.int16]] = []
         row = [np.full(len(near), place, dtype=np.int16) for place in range(width + 1)]
         for i, letter in enumerate(sought):
@@ -191,23 +193,23 @@ class Postings(NamedTuple):
                     cost = np.where(swapped, np.minimum(cost, earlier[j - 1] + np.int16(1)), cost)
                 row.append(cost)
         distances = np.stack(row)[lengths, np.arange(len(near))]
-        held = np.zeros(len(self.ids), dtype=np.bool_)
-        for found in near[distances <= edits].tolist():
-            held[self.places[self.starts[found] : self.starts[found + 1]]] = True
-        return held
+        passages = np.zeros(len(self.ids), dtype=np.bool_)
+        for number in near[distances <= edits].tolist():
+            passages[self.places[self.starts[number] : self.starts[number + 1]]] = True
+        return passages
 
     def digests(self) -> NDArray[np.uint64]:
         """A number for each passage that follows from its terms in any order; shape (n,)."""
         hashes = np.frombuffer(
             b"".join(hashlib.blake2b(term, digest_size=8).digest() for term in self.terms()), "<u8"
         )
-        found = np.zeros(len(self.ids), dtype=np.uint64)
+        digests = np.zeros(len(self.ids), dtype=np.uint64)
         np.add.at(
-            found,
+            digests,
             self.places,
             np.repeat(hashes, np.diff(self.starts)) * self.counts(slice(0, len(self.places))),
         )
-        return found
+        return digests
 
 
 def _assembled(

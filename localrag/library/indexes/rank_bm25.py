@@ -92,13 +92,13 @@ class RankBm25Keywords:
             if not any(self._terms.values()):
                 return len(self._terms), [0] * len(terms)
             counts = self._built().doc_freqs
-            return len(counts), [sum(term in held for held in counts) for term in terms]
+            return len(counts), [sum(term in passage for passage in counts) for term in terms]
 
     def holders(self, term: str) -> ChunkIds:
         """Looks through all that there are."""
         with self._lock:
-            held = sorted(chunk_id for chunk_id, terms in self._terms.items() if term in terms)
-        return np.array(held, dtype=np.int64)
+            ids = sorted(chunk_id for chunk_id, terms in self._terms.items() if term in terms)
+        return np.array(ids, dtype=np.int64)
 
     def chunk_set(self) -> ChunkSet:
         """Which chunks it holds."""
@@ -106,9 +106,11 @@ class RankBm25Keywords:
 
     def verify(self, expected: Iterable[tuple[int, Terms]]) -> Verified:
         """Compare the terms, in any order."""
-        held = self._terms
-        differing = sum(n in held and sorted(held[n]) != sorted(terms) for n, terms in expected)
-        return Verified(list(held), differing)
+        entries = self._terms
+        differing = sum(
+            n in entries and sorted(entries[n]) != sorted(terms) for n, terms in expected
+        )
+        return Verified(list(entries), differing)
 
     def erase(self, at: Storage, but: Stamp | None = None) -> bool:  # noqa: ARG002
         """Delete what another engine has left there, which nobody brings up to date."""

@@ -81,28 +81,28 @@ class SegmentedIndex(ABC, Generic[Query, C]):
     def saved(self, at: Storage) -> Stamp | None:
         """The state that the list names."""
         try:
-            found = self._load(at)
+            listing = self._load(at)
         except (OSError, DamagedIndexError):
             return None
-        return found.stamp if found else None
+        return listing.stamp if listing else None
 
     def open(self, at: Storage) -> None:
         """Map the segments, unless there are none or what is in memory is as new."""
         try:
-            found = self._load(at)
+            listing = self._load(at)
         except PermissionError as error:
             raise ForeignIndexError("it cannot be read under this account") from error
-        if found is None:
+        if listing is None:
             if any(path.exists() for path in of_earlier_versions(at.path)):
                 raise ForeignIndexError("an earlier version made it")
             return
-        if found.made_with != self._made_with():
+        if listing.made_with != self._made_with():
             return
-        if found.stamp[0] == self.stamp[0] and found.stamp[1] <= self.stamp[1]:
+        if listing.stamp[0] == self.stamp[0] and listing.stamp[1] <= self.stamp[1]:
             return
-        segments = self._opened(found, at)
+        segments = self._opened(listing, at)
         with self._lock:
-            self._segments, self.stamp = segments, found.stamp
+            self._segments, self.stamp = segments, listing.stamp
 
     def apply(
         self,
@@ -154,19 +154,19 @@ class SegmentedIndex(ABC, Generic[Query, C]):
         Windows keeps what a reader has mapped.
         """
         try:
-            found = self._load(at) if but is not None else None
-            if found is None or found.stamp != but:
+            listing = self._load(at) if but is not None else None
+            if listing is None or listing.stamp != but:
                 return clear_index(at.path)
-            segments = self._opened(found, at)
+            segments = self._opened(listing, at)
         except (OSError, DamagedIndexError):
             return clear_index(at.path)
         with self._lock:
             if any(segment.gone is not None for segment in segments):
                 segments = self._packed(segments, (), at, clean=True)
-                self._save(at, segments, found.stamp, found.made_with)
+                self._save(at, segments, listing.stamp, listing.made_with)
                 if self.stamp == but:
                     self._segments = segments
-        del segments, found  # Windows deletes nothing that is mapped
+        del segments, listing  # Windows deletes nothing that is mapped
         return self._sweep(at)
 
     def _packed(
@@ -225,11 +225,11 @@ class SegmentedIndex(ABC, Generic[Query, C]):
             close()
         return (*kept, *made)
 
-    def _opened(self, found: _SegmentList, at: Storage) -> tuple[Segment[C], ...]:
+    def _opened(self, listing: _SegmentList, at: Storage) -> tuple[Segment[C], ...]:
         """Map the segments. Raises DamagedIndexError for what cannot be trusted."""
         try:
             cipher = at.seal.cipher
-            return tuple(opened(self._kind, *entry, cipher=cipher) for entry in found.segments)
+            return tuple(opened(self._kind, *entry, cipher=cipher) for entry in listing.segments)
         except (TypeError, ValueError) as error:
             raise DamagedIndexError(f"{POINTER} has another format") from error
 
@@ -278,10 +278,10 @@ class SegmentedIndex(ABC, Generic[Query, C]):
     def _sweep(self, at: Storage) -> bool:
         """Delete segments that the list does not name; False where one is still in use."""
         try:
-            found = self._load(at)
+            listing = self._load(at)
         except (OSError, DamagedIndexError):
-            found = None
-        keep = {origin.path.name for origin, *_ in found.segments} if found else ()
+            listing = None
+        keep = {origin.path.name for origin, *_ in listing.segments} if listing else ()
         return clear_segments(at.path, keep)
 
 

@@ -116,8 +116,8 @@ class Segment(Generic[C]):
         """Which entries can be found, shape (n,); None for all."""
         if allowed is None:
             return None if self.gone is None else ~self.gone
-        held = self.holding(allowed)
-        return held if self.gone is None else held & ~self.gone
+        mask = self.holding(allowed)
+        return mask if self.gone is None else mask & ~self.gone
 
     def holding(self, ids: ChunkIds) -> NDArray[np.bool_]:
         """Which entries have one of these ids, gone or not; shape (n,)."""
@@ -125,9 +125,9 @@ class Segment(Generic[C]):
             return are_allowed(self.rows.ids, ids)
         places = np.searchsorted(self.rows.ids, ids)
         places = np.minimum(places, len(self.rows.ids) - 1)
-        held = np.zeros(len(self.rows.ids), dtype=np.bool_)
-        held[places[self.rows.ids[places] == ids]] = True
-        return held
+        mask = np.zeros(len(self.rows.ids), dtype=np.bool_)
+        mask[places[self.rows.ids[places] == ids]] = True
+        return mask
 
     def view(self, name: str, make: Callable[[C], Any]) -> Any:
         """What is made of the entries, gone or not, the first time that it is asked for."""
@@ -174,16 +174,16 @@ def opened(
     sizes = [form.itemsize * math.prod(shape) for form, shape in arrays]
     try:
         with open_plain(origin.path) as file:
-            found = Identity.of(os.fstat(file.fileno()))
+            identity = Identity.of(os.fstat(file.fileno()))
             size = cipher.size_of(sum(sizes)) if cipher else sum(sizes)
-            if found.size != size or not sum(sizes):
+            if identity.size != size or not sum(sizes):
                 raise DamagedIndexError(f"{origin.path.name} has another size")
             if cipher is not None:  # every block is looked at as it is read
                 data = cipher.mapped(origin.path.name, file)
             else:
-                if found != origin.identity:
+                if identity != origin.identity:
                     _expect_content(origin)
-                data = mmap.mmap(file.fileno(), found.size, access=mmap.ACCESS_READ)
+                data = mmap.mmap(file.fileno(), identity.size, access=mmap.ACCESS_READ)
     except AlteredError as error:
         raise DamagedIndexError(f"{origin.path.name}: {error}") from error
     except OSError as error:
@@ -195,13 +195,13 @@ def opened(
         begin += size
     mask = np.unpackbits(np.frombuffer(gone, np.uint8), bitorder="little", count=shape[0])
     # A segment that was copied or restored is known again from the next change on.
-    known = origin._replace(identity=found)
+    known = origin._replace(identity=identity)
     made: Callable[..., C] = kind
     return Segment(made(*parts), known, mask.astype(np.bool_) if gone else None)
 
 
 def _expect_content(origin: Origin) -> None:
     with open_plain(origin.path) as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != origin.sha256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != origin.sha256:
         raise DamagedIndexError(f"the checksum of {origin.path.name} does not match")

@@ -118,8 +118,8 @@ def onnx_file(path: Path) -> Path:
 def weight_files(path: Path) -> list[Path]:
     """The PyTorch weights of a folder, safetensors first, shards in order; empty if it has none."""
     for pattern in ("model*.safetensors", "pytorch_model*.bin", "0_Transformer/*.safetensors"):
-        if found := sorted(path.glob(pattern)):
-            return found
+        if weights := sorted(path.glob(pattern)):
+            return weights
     return []
 
 

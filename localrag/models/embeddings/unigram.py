@@ -42,17 +42,17 @@ class UnigramTokenizer:
         size = len(text)
         # The best way to each place: its score, where its last piece begins, and that piece.
         best = [(0.0, 0, 0)] + [(-np.inf, 0, 0)] * size
-        for start, end, found, score in self._spans(text):
+        for start, end, piece, score in self._spans(text):
             # Scores are added in single precision, as SentencePiece does, so that ties fall alike.
             score = float(np.float32(best[start][0] + score))
             if score > best[end][0]:
-                best[end] = score, start, found
+                best[end] = score, start, piece
         ids: list[int] = []
         while size > 0:
-            _, size, found = best[size]
+            _, size, piece = best[size]
             # Neighbouring unknown characters are one unknown token.
-            if not (ids and ids[-1] == found == self._unknown_id):
-                ids.append(found)
+            if not (ids and ids[-1] == piece == self._unknown_id):
+                ids.append(piece)
         return ids[::-1]
 
     def _spans(self, text: str) -> Iterator[tuple[int, int, int, float]]:
@@ -68,9 +68,9 @@ class UnigramTokenizer:
         rows = zip(
             places, known.tolist(), self._ids[at].tolist(), self._scores[at].tolist(), strict=True
         )
-        for (start, end), is_piece, found, score in rows:
+        for (start, end), is_piece, piece, score in rows:
             if is_piece:
-                yield start, end, found, score
+                yield start, end, piece, score
             elif end == start + 1:
                 yield start, end, self._unknown_id, self._unknown_score
 

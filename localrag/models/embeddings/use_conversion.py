@@ -193,5 +193,5 @@ def _messages() -> dict[str, Any]:
                 field.type = kinds.Type.Value(f"TYPE_{kind.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = {name: pool.FindMessageTypeByName(f"localrag.{name}") for name in messages}
-    return {name: message_factory.GetMessageClass(message) for name, message in found.items()}
+    descriptors = {name: pool.FindMessageTypeByName(f"localrag.{name}") for name in messages}
+    return {name: message_factory.GetMessageClass(message) for name, message in descriptors.items()}

@@ -76,13 +76,13 @@ class Expected:
             return ModelCorruptError(
                 "{size} bytes instead of {expected}", size=size, expected=self.size
             )
-        if self.sha256 and (found := sha256_of(path)) != self.sha256:
+        if self.sha256 and (digest := sha256_of(path)) != self.sha256:
             return ModelCorruptError(
-                "SHA-256 {found} instead of {expected}", found=found, expected=self.sha256
+                "SHA-256 {found} instead of {expected}", found=digest, expected=self.sha256
             )
-        if self.git_sha1 and (found := git_sha1_of(path)) != self.git_sha1:
+        if self.git_sha1 and (digest := git_sha1_of(path)) != self.git_sha1:
             return ModelCorruptError(
-                "git SHA-1 {found} instead of {expected}", found=found, expected=self.git_sha1
+                "git SHA-1 {found} instead of {expected}", found=digest, expected=self.git_sha1
             )
         return None
 

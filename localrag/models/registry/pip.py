@@ -69,8 +69,8 @@ def download(package: str, folder: Path) -> Path:
     )
     if code:
         lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
-        said = (lines or errors.splitlines() or [str(code)])[-1]
-        raise SourceFailedError("pip: {said}", said=said.removeprefix("ERROR: ").rstrip("."))
+        message = (lines or errors.splitlines() or [str(code)])[-1]
+        raise SourceFailedError("pip: {said}", said=message.removeprefix("ERROR: ").rstrip("."))
     make_private(folder)
     return next(folder.glob("*.whl"))
 

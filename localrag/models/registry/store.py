@@ -137,24 +137,24 @@ class ModelStore:
         """The files of a model that are on disk and right; hashes what is not yet recorded."""
         folder = self.folder_of(spec)
         installed = manifest.read_installed(folder)
-        found: dict[str, InstalledFile] = {}
+        files: dict[str, InstalledFile] = {}
         for file in spec.files:
             record = _fitting(installed, file)
             path = folder / file.path
             if _unchanged(record, path):
-                found[file.path] = record  # type: ignore[assignment]
+                files[file.path] = record  # type: ignore[assignment]
                 continue
             expected = _expected(file, record)
             if not path.is_file() or not expected.sha256 or expected.fault(path):
                 continue
-            found[file.path] = InstalledFile.of(
+            files[file.path] = InstalledFile.of(
                 path,
                 file.path,
                 sha256=expected.sha256,
                 source=record.source if record else "found",
                 hash_from="published" if file.sha256 else "hub",
             )
-        return found
+        return files
 
     def write_installed(self, spec: ModelSpec, files: Mapping[str, InstalledFile]) -> None:
         """Record which files of a model are on disk and checked."""
@@ -294,16 +294,16 @@ class ModelStore:
 
     def _checked(self, spec: ModelSpec) -> Path:
         folder = self.folder_of(spec)
-        found = self.present(spec)
+        files = self.present(spec)
         for file in spec.files:
-            if file.path in found:
+            if file.path in files:
                 continue
             path = folder / file.path
             if not path.is_file():
                 raise _not_found(spec, folder)
             raise spec.altered(path)
         if os.access(folder, os.W_OK):
-            self.write_installed(spec, found)
+            self.write_installed(spec, files)
         return _gguf_within(folder) or folder
 
     def _checked_own(self, own: Registered) -> Path:

@@ -73,17 +73,17 @@ def header(part: _Part, name: str) -> str:
 def without_words(text: str) -> str:
     """A header's text, with its encoded words (RFC 2047) decoded; neighbours are one text."""
     text = _BETWEEN_WORDS.sub(r"\1", text)
-    found: list[str] = []
+    pieces: list[str] = []
     label, gathered, end = "", bytearray(), 0
     for word in _WORD.finditer(text):
         charset = word[1].partition("*")[0].lower()
         if gathered and (word.start() > end or charset != label):
-            found.append(decoded(bytes(gathered), label))
+            pieces.append(decoded(bytes(gathered), label))
             gathered = bytearray()
-        found.append(text[end : word.start()])
+        pieces.append(text[end : word.start()])
         label, end = charset, word.end()
         gathered += _base64(word[3]) if word[2] in "bB" else _quoted(word[3])
-    return "".join((*found, decoded(bytes(gathered), label) if gathered else "", text[end:]))
+    return "".join((*pieces, decoded(bytes(gathered), label) if gathered else "", text[end:]))
 
 
 def _base64(text: str) -> bytes:

@@ -127,19 +127,21 @@ def _mail(storage: Storage, before: int, code_page: int = 0, depth: int = 0) -> 
 
 def _headers(storage: Storage, properties: _Properties) -> dict[str, str]:
     sent = HeaderParser().parsestr(properties.text(_TRANSPORT_HEADERS))
-    found = {name: mime.header(sent, name) for name in HEADERS}
+    headers = {name: mime.header(sent, name) for name in HEADERS}
     sender = properties.line(_SENDER_SMTP) or properties.line(_SENDER_ADDRESS)
-    found["Subject"] = properties.line(_SUBJECT) or found["Subject"]
-    found["From"] = found["From"] or _person(properties.line(_SENDER), sender)
-    found["Date"] = found["Date"] or properties.moment(_SUBMITTED) or properties.moment(_DELIVERED)
+    headers["Subject"] = properties.line(_SUBJECT) or headers["Subject"]
+    headers["From"] = headers["From"] or _person(properties.line(_SENDER), sender)
+    headers["Date"] = (
+        headers["Date"] or properties.moment(_SUBMITTED) or properties.moment(_DELIVERED)
+    )
     people: dict[str, list[str]] = {}
     for recipient in storage.iter_recipient_storages():
         person = _Properties(recipient, _OF_OTHERS, properties.code_page)
         header = _RECIPIENTS.get(person.number(_RECIPIENT_KIND))
-        if header and not found[header]:
+        if header and not headers[header]:
             address = person.line(_SMTP) or person.line(_ADDRESS)
             people.setdefault(header, []).append(_person(person.line(_NAME), address))
-    return found | {header: ", ".join(filter(None, names)) for header, names in people.items()}
+    return headers | {header: ", ".join(filter(None, names)) for header, names in people.items()}
 
 
 def _person(name: str, address: str) -> str:
@@ -214,8 +216,8 @@ def _unpacked(data: bytes) -> bytes:
     if kind != b"LZFu":
         raise ValueError("its text is packed in an unknown way")
     ring, at = bytearray(_FIRST.ljust(4096, b"\0")), len(_FIRST)
-    found, place = bytearray(), head.size
-    while place < len(data) and len(found) < size:
+    unpacked, place = bytearray(), head.size
+    while place < len(data) and len(unpacked) < size:
         flags, place = data[place], place + 1
         for bit in range(8):
             piece = data[place : place + 1]
@@ -223,13 +225,13 @@ def _unpacked(data: bytes) -> bytes:
                 word = int.from_bytes(data[place : place + 2], "big")
                 start, place = word >> 4, place + 2
                 if start == at or place > len(data):
-                    return bytes(found)
+                    return bytes(unpacked)
                 for step in range((word & 15) + 2):
                     ring[at] = ring[(start + step) % 4096]
-                    found.append(ring[at])
+                    unpacked.append(ring[at])
                     at = (at + 1) % 4096
             elif piece:
                 ring[at], place = piece[0], place + 1
-                found += piece
+                unpacked += piece
                 at = (at + 1) % 4096
-    return bytes(found)
+    return bytes(unpacked)

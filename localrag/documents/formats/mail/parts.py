@@ -90,14 +90,16 @@ def plain_lines(text: str, flowed: bool = False, delsp: bool = False) -> list[Li
 
     `flowed` and `delsp` as RFC 3676 has them.
     """
-    found: list[Line] = []
+    mended_lines: list[Line] = []
     lines = clean(text).split("\n")
     for mark, group in groupby(map(_unquoted, lines), key=lambda line: line[0]):
         inner = [line for _, line in group]
         paragraphs = _flowed(inner, delsp) if flowed else unwrap(inner)
         before = f"{mark} " if mark else ""
-        found += [Line(before + paragraph.strip()) for paragraph in paragraphs if paragraph.strip()]
-    return found
+        mended_lines += [
+            Line(before + paragraph.strip()) for paragraph in paragraphs if paragraph.strip()
+        ]
+    return mended_lines
 
 
 def _unquoted(line: str) -> tuple[str, str]:
@@ -122,12 +124,12 @@ def _flowed(lines: list[str], delsp: bool) -> Iterator[str]:
 def event_lines(text: str, *, alone: bool) -> list[Line]:
     """An invitation (RFC 5545): what, when and where; if it is `alone`, its description too."""
     wanted = (*_EVENT, "DESCRIPTION") if alone else _EVENT
-    found = []
+    lines = []
     for line in re.sub(r"\r?\n[ \t]", "", text).splitlines():
         name, _, value = line.partition(":")
         if name.partition(";")[0].upper() in wanted:
             value = re.sub(
                 r"\\(.)", lambda match: {"n": " ", "N": " "}.get(match[1], match[1]), value
             )
-            found.append(Line(squeeze(clean(f"{name.partition(';')[0].upper()}: {value}"))))
-    return found
+            lines.append(Line(squeeze(clean(f"{name.partition(';')[0].upper()}: {value}"))))
+    return lines

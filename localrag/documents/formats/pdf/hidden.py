@@ -26,7 +26,7 @@ _NEARLY_WHITE = 0xF4
 
 def drop_hidden(page: Any, blocks: Sequence[Sequence[dict[str, Any]]]) -> bool:
     """Take the hidden spans out of the lines of `blocks`; whether there was text in them."""
-    found = False
+    has_hidden = False
     drawn = cache(lambda: _Drawn(page))
     for lines in blocks:
         for line in lines:
@@ -35,9 +35,9 @@ def drop_hidden(page: Any, blocks: Sequence[Sequence[dict[str, Any]]]) -> bool:
                 if not _is_hidden(span, drawn):
                     kept.append(span)
                 elif text_of(span).strip():
-                    found = True
+                    has_hidden = True
             line["spans"] = kept
-    return found
+    return has_hidden
 
 
 def _is_hidden(span: Span, drawn: Callable[[], _Drawn]) -> bool:

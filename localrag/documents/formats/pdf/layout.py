@@ -194,8 +194,8 @@ def _running_keys(row: TextRow, page: int) -> set[str]:
     if _ROMAN.fullmatch(text):
         return {f"{_COUNTED}roman{_roman(text) - page}"}
     return {text} | {
-        f"{text[: found.start()]}{_COUNTED}{int(found.group()) - page}{text[found.end() :]}"
-        for found in re.finditer(r"(?<![\d.,])[0-9]{1,5}(?![\d.,]*\d)", text)
+        f"{text[: match.start()]}{_COUNTED}{int(match.group()) - page}{text[match.end() :]}"
+        for match in re.finditer(r"(?<![\d.,])[0-9]{1,5}(?![\d.,]*\d)", text)
     }
 
 
@@ -335,20 +335,20 @@ def _are_columns(blocks: Sequence[Block], edge: float) -> bool:
 
 def paragraphs(blocks: Sequence[Block], vocabulary: Collection[str]) -> list[Paragraph]:
     """Mend the rows of ordered blocks into paragraphs; `vocabulary` as in `lines.join`."""
-    found: list[tuple[list[TextRow], bool]] = []
+    groups: list[tuple[list[TextRow], bool]] = []
     before: Block | None = None
     edge = 0.0  # of the column of the row before
     for block in blocks:
         block_edge = _right_edge(block, blocks)
         for row in block.rows:
-            rows, tabular = found[-1] if found else ([], True)
+            rows, tabular = groups[-1] if groups else ([], True)
             shared = block if before is block else None
             if not (tabular or block.table) and _continues(rows, row, edge, shared):
                 rows.append(row)
             else:
-                found.append(([row], block.table or row.tabular))
+                groups.append(([row], block.table or row.tabular))
             before, edge = block, block_edge
-    made = [_paragraph(rows, tabular, vocabulary) for rows, tabular in found]
+    made = [_paragraph(rows, tabular, vocabulary) for rows, tabular in groups]
     return [paragraph for paragraph in made if paragraph.text]
 
 

@@ -126,11 +126,11 @@ def _all_text(blocks: Sequence[Sequence[Line]]) -> str:
 
 def _by_font(lines: Sequence[Line]) -> dict[str, str]:
     """The text of each font, its pieces parted by newlines."""
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for line in lines:
         for span in line["spans"]:
-            found.setdefault(span["font"], []).append(text_of(span))
-    return {font: "\n".join(pieces) for font, pieces in found.items()}
+            texts.setdefault(span["font"], []).append(text_of(span))
+    return {font: "\n".join(pieces) for font, pieces in texts.items()}
 
 
 def _size(lines: Sequence[Line]) -> int:

@@ -156,7 +156,7 @@ def _read(document: Any, file: SourceFile) -> Document:
     reason: Exception | None = None
     scans = Scans(file.options.ocr)
     for number in range(count):
-        said: list[PageNote] = []
+        page_notes: list[PageNote] = []
         blocks: list[Block] = []
         try:
             page = document[number]
@@ -164,22 +164,24 @@ def _read(document: Any, file: SourceFile) -> Document:
             text = page_text(page, keep_hidden=file.options.hidden_text, reader=scans.reader)
             blocks = text.blocks
             if text.hides:
-                said.append(PageNote("hidden text"))
+                page_notes.append(PageNote("hidden text"))
             seen = scans.read(page, text)
             if seen.how != "ocr" and text.turn and seen.blocks:
-                said.append(PageNote("turned", {"degrees": text.turn}))
+                page_notes.append(PageNote("turned", {"degrees": text.turn}))
         except ModelError:
             raise
         except Exception as error:
             seen, reason = PageRead(blocks), error
             shown[number:] = shown[number : number + 1] or [(0, 0.0, 0.0)]
-            said.append(PageNote("damaged", {"reason": squeeze(str(error))[:_LONGEST_REASON]}))
+            page_notes.append(
+                PageNote("damaged", {"reason": squeeze(str(error))[:_LONGEST_REASON]})
+            )
         if seen.how == "ocr":  # its places are those on the page as it is shown
             shown[number] = (0, *shown[number][1:])
         read.append(seen)
-        notes.append([*said, *seen.notes])
+        notes.append([*page_notes, *seen.notes])
         file.page_done(number + 1, count, recognised=seen.looked)
-    lost = [any(n.kind == "damaged" for n in said) for said in notes]
+    lost = [any(n.kind == "damaged" for n in page_notes) for page_notes in notes]
     if reason is not None and all(lost) and not any(seen.blocks for seen in read):
         raise _corrupt(file.source, reason) from reason
     pages = [seen.blocks for seen in read]
@@ -188,25 +190,27 @@ def _read(document: Any, file: SourceFile) -> Document:
     if not any(kept) and (file.options.ocr or not _has_pictures(document)):
         kept = pages
     if not any(kept):
-        garbled = sum(1 for said in notes if any(note.kind == "untrusted" for note in said))
+        garbled = sum(
+            1 for page_notes in notes if any(note.kind == "untrusted" for note in page_notes)
+        )
         raise _no_text(document, file, mostly_garbled=2 * garbled > count)
     vocabulary = words(row.text for blocks in kept for block in blocks for row in block.rows)
     ordered = [reading_order(stacked(blocks)) for blocks in kept]
     name_columns(ordered)
-    found = [paragraphs(blocks, vocabulary) for blocks in ordered]
-    levels = outline_levels(found, toc) or font_levels(found)
+    page_paragraphs = [paragraphs(blocks, vocabulary) for blocks in ordered]
+    levels = outline_levels(page_paragraphs, toc) or font_levels(page_paragraphs)
     lines = [
         [_line(line, levels, *sheet) for line in page]
-        for page, sheet in zip(found, shown, strict=True)
+        for page, sheet in zip(page_paragraphs, shown, strict=True)
     ]
-    for page, said in zip(lines, notes, strict=True):
-        if not page and not any(note.problem for note in said):
-            said.append(PageNote("no text"))
+    for page, page_notes in zip(lines, notes, strict=True):
+        if not page and not any(note.problem for note in page_notes):
+            page_notes.append(PageNote("no text"))
     author, title = (squeeze(clean(info.get(name) or "")) for name in ("author", "title"))
     metadata = {"author": author} if author else {}
     made = [
-        PageLines(page, "", seen.how, seen.confidence, tuple(said), sheet[1:])
-        for page, seen, said, sheet in zip(lines, read, notes, shown, strict=True)
+        PageLines(page, "", seen.how, seen.confidence, tuple(page_notes), sheet[1:])
+        for page, seen, page_notes, sheet in zip(lines, read, notes, shown, strict=True)
     ]
     return build(file, made, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
 

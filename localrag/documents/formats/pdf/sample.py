@@ -114,7 +114,7 @@ def _read(strips: Sequence[Image], reader: PageReader) -> list[tuple[str, float]
         bands.append((top, top + strip.shape[0]))
         top += strip.shape[0] + margin
     reading = reader.read(picture)
-    found = []
+    readings = []
     for top, bottom in bands:
         within = [
             line for line in reading.lines if top <= (line.box[1] + line.box[3]) / 2 <= bottom
@@ -122,5 +122,5 @@ def _read(strips: Sequence[Image], reader: PageReader) -> list[tuple[str, float]
         text = "".join(_plain(line.text) for line in sorted(within, key=lambda line: line.box[0]))
         weights = [len(line.text) for line in within]
         sure = sum(line.confidence * w for line, w in zip(within, weights, strict=True))
-        found.append((text, sure / max(1, sum(weights))))
-    return found
+        readings.append((text, sure / max(1, sum(weights))))
+    return readings

@@ -59,9 +59,9 @@ class Scans:
         """
         if text.doubt is not None:
             return self._doubtful(page, text, text.doubt)
-        found = text.blocks
-        if found:
-            return self._pictures(page, found) if self.ocr else PageRead(found)
+        text_blocks = text.blocks
+        if text_blocks:
+            return self._pictures(page, text_blocks) if self.ocr else PageRead(text_blocks)
         if not page.get_bboxlog():
             return PageRead([], notes=(PageNote("no text"),))
         if not self.ocr:
@@ -81,18 +81,18 @@ class Scans:
         kept = [] if doubt.certain else text.blocks
         return PageRead(kept, notes=(PageNote("untrusted", values),), looked=self.ocr)
 
-    def _pictures(self, page: Any, found: list[Block]) -> PageRead:
+    def _pictures(self, page: Any, text_blocks: list[Block]) -> PageRead:
         boxes = self._worth_a_look(page)
         if not boxes:
-            return PageRead(found)
+            return PageRead(text_blocks)
         page.set_rotation(0)  # text has its places as on the page before it is turned
-        size = median([row.size for block in found for row in block.rows])
+        size = median([row.size for block in text_blocks for row in block.rows])
         added: list[Block] = []
         count, total = 0, 0.0
         for box in boxes:
             scale = bounded(box[2] - box[0], box[3] - box[1])
             image = drawn(page, scale, box)
-            _paint_over(image, found, scale, box)
+            _paint_over(image, text_blocks, scale, box)
             reading = page_reader().read(image)
             if sum(c.isalnum() for line in reading.lines for c in line.text) < LEAST:
                 continue
@@ -102,8 +102,8 @@ class Scans:
             letters = sum(len(line.text) for line in reading.lines)
             count, total = count + letters, total + letters * reading.confidence
         if not added:
-            return PageRead(found, looked=True)
-        return PageRead([*found, *added], "mixed", round(total / count, 4), looked=True)
+            return PageRead(text_blocks, looked=True)
+        return PageRead([*text_blocks, *added], "mixed", round(total / count, 4), looked=True)
 
     def _worth_a_look(self, page: Any) -> list[tuple[float, float, float, float]]:
         """Where pictures are that are large enough to hold text, those put together that touch."""
@@ -138,10 +138,10 @@ def recognise(page: Any) -> PageRead:
     shown = page.rect
     scale = bounded(shown.width, shown.height)
     reading = page_reader().read(drawn(page, scale))
-    found = blocks(reading, 1 / scale)
-    if not found:
+    page_blocks = blocks(reading, 1 / scale)
+    if not page_blocks:
         return PageRead([], notes=(PageNote("no text"),), looked=True)
-    return PageRead(found, "ocr", round(reading.confidence, 4), notes(reading), looked=True)
+    return PageRead(page_blocks, "ocr", round(reading.confidence, 4), notes(reading), looked=True)
 
 
 def drawn(page: Any, scale: float, clip: Sequence[float] | None = None) -> Image:
@@ -156,9 +156,11 @@ def drawn(page: Any, scale: float, clip: Sequence[float] | None = None) -> Image
     return pixels[:, : made.width * 3].reshape(made.height, made.width, 3).copy()
 
 
-def _paint_over(image: Image, found: Sequence[Block], scale: float, box: Sequence[float]) -> None:
+def _paint_over(
+    image: Image, text_blocks: Sequence[Block], scale: float, box: Sequence[float]
+) -> None:
     """Take the text of the page out of a picture that it stands on: it has been read."""
-    for row in (row for block in found for row in block.rows):
+    for row in (row for block in text_blocks for row in block.rows):
         x0, x1 = (int((x - box[0]) * scale) for x in (row.x0 - 1, row.x1 + 1))
         y0, y1 = (int((y - box[1]) * scale) for y in (row.y0 - 1, row.y1 + 1))
         part = image[max(y0, 0) : max(y1, 0), max(x0, 0) : max(x1, 0)]

@@ -124,15 +124,15 @@ def _pieces(spans: Sequence[Span]) -> list[Piece]:
     """The pieces of a row, all that stand side by side equally high."""
     if any("turn" not in span for span in spans):
         return []
-    found = []
+    pieces = []
     for span, (low, high) in zip(spans, _levelled(spans), strict=True):
         turn = span["turn"]
         runs = _even_runs(span) if "chars" in span else _given(span)
         for start, end, raw in runs:
             if text := clean(raw):
                 box = (low, start, high, end) if turn % 2 else (start, low, end, high)
-                found.append(Piece(text, *box, turn))
-    return found
+                pieces.append(Piece(text, *box, turn))
+    return pieces
 
 
 def _levelled(spans: Sequence[Span]) -> Iterator[tuple[float, float]]:

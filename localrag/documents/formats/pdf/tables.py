@@ -192,12 +192,12 @@ def find_tables(page: Any, right: float, down: float) -> list[RuledTable]:
     shown = page.rotation
     page.set_rotation(0)  # text has its places on the page as it was drawn
     try:
-        found = page.find_tables(use_layout=False).tables
+        candidates = page.find_tables(use_layout=False).tables
     finally:
         page.set_rotation(shown)
     return [
         RuledTable(table.bbox, turned([row.cells for row in table.rows]))
-        for table in found
+        for table in candidates
         if table.row_count > 1 and table.col_count > 1
     ]
 

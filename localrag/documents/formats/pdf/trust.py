@@ -68,23 +68,23 @@ def judge(fonts: Mapping[str, str]) -> Doubt | None:
     None where the text is as honest text is, or too little to tell.
     """
     total = sum(len("".join(text.split())) for text in fonts.values())
-    found: Counter[Reason] = Counter()
+    reasons: Counter[Reason] = Counter()
     doubtful = set()
     for font, text in fonts.items():
         reason, count = _doubt(text)
         if reason is not None and count:
-            found[reason] += count
+            reasons[reason] += count
             doubtful.add(font)
-    if not found and len(fonts) > 1:  # with little text each
+    if not reasons and len(fonts) > 1:  # with little text each
         reason, count = _doubt("\n".join(fonts.values()))
         if reason is not None:
-            found[reason], doubtful = count, set(fonts)
-    share = found.total() / total if total else 0.0
-    enough = found.total() >= LEAST and share >= LEAST_SHARE
+            reasons[reason], doubtful = count, set(fonts)
+    share = reasons.total() / total if total else 0.0
+    enough = reasons.total() >= LEAST and share >= LEAST_SHARE
     # Nothing to read at all is nothing to trust, however little it is.
-    if not enough and (not total or found["unmapped"] < 0.5 * total):
+    if not enough and (not total or reasons["unmapped"] < 0.5 * total):
         return None
-    return Doubt(found.most_common(1)[0][0], share, frozenset(doubtful))
+    return Doubt(reasons.most_common(1)[0][0], share, frozenset(doubtful))
 
 
 def _count(text: str) -> Counter[str]:
@@ -157,8 +157,8 @@ of an encoding (base85) have 6.8, codes counted from the first glyph 6.5 to 10."
 def follows(text: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The kinds of neighbouring characters, none for other scripts; leaders count once."""
     plain = _REPEATED.sub(r"\1", _OTHER.sub("\0", _SPACE.sub(" ", text)))
-    found = _KIND[np.frombuffer(plain.encode("latin-1"), np.uint8)]
-    before, after = found[:-1], found[1:]
+    kinds = _KIND[np.frombuffer(plain.encode("latin-1"), np.uint8)]
+    before, after = kinds[:-1], kinds[1:]
     known = (before < KINDS) & (after < KINDS)
     return before[known], after[known]
 

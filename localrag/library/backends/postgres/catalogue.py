@@ -149,14 +149,14 @@ class PostgresCatalogue(CatalogueStore):
 
         As it does in every library, where somebody drops one with CASCADE.
         """
-        found = self._one(
+        row = self._row(
             "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 "
             "AND connamespace = CAST(? AS regnamespace) "
             "AND conrelid IN (SELECT oid FROM pg_class WHERE relkind = 'p')",
             SCHEMA,
         )
         wanted = sum(len(table.references) for table in dialect.tables().values())
-        if found is None or found[0] < wanted:
+        if row is None or row[0] < wanted:
             raise LibraryDamagedError(
                 "The tables of the library {database} are not as localrag makes them: {reason}.",
                 hint="Restore the database from a backup.",
@@ -165,29 +165,29 @@ class PostgresCatalogue(CatalogueStore):
             )
 
     def _version(self) -> int:
-        found = self._one(f"SELECT max(number) FROM {SCHEMA}.version")
-        return int(found[0] or 0) if found else 0
+        row = self._row(f"SELECT max(number) FROM {SCHEMA}.version")
+        return int(row[0] or 0) if row else 0
 
     def identity(self) -> str | None:
         """What tells this library from any other, also from one of its name made later."""
-        found = self._one(
+        row = self._row(
             f"SELECT number, identity::text FROM {SCHEMA}.libraries WHERE name = ?",
             self.database.library,
         )
-        self._number = int(found[0]) if found else None
-        self._identity = self._identity or (str(found[1]) if found else None)
-        return str(found[1]) if found else None
+        self._number = int(row[0]) if row else None
+        self._identity = self._identity or (str(row[1]) if row else None)
+        return str(row[1]) if row else None
 
-    def _one(self, query: str, *values: object) -> Row | None:
+    def _row(self, query: str, *values: object) -> Row | None:
         """The first row; None where there is none, and before the first library."""
         with self.translated(), self._taken() as connection:
             from psycopg.errors import UndefinedTable
 
             try:
-                found: Row | None = connection.execute(query, values).fetchone()
+                row: Row | None = connection.execute(query, values).fetchone()
             except UndefinedTable:
                 return None
-            return found
+            return row
 
     def expect(self) -> str:
         """The same. Raises LibraryNotFoundError where there is no such library."""
@@ -204,16 +204,16 @@ class PostgresCatalogue(CatalogueStore):
         """
         if acting.get() is not None:
             return []
-        found = self._one(
+        row = self._row(
             f"SELECT array_agg(name ORDER BY name) FROM (SELECT name FROM {SCHEMA}.libraries "
             f"WHERE NOT ({policies.USED}) OR {policies.OWNER} ORDER BY name LIMIT {_NAMED}) AS few"
         )
-        return list(found[0] or ()) if found else []
+        return list(row[0] or ()) if row else []
 
     def has_libraries(self) -> bool:
         """Whether there is any in the database."""
-        found = self._one(f"SELECT EXISTS (SELECT 1 FROM {SCHEMA}.libraries)")
-        return found is not None and bool(found[0])
+        row = self._row(f"SELECT EXISTS (SELECT 1 FROM {SCHEMA}.libraries)")
+        return row is not None and bool(row[0])
 
     @property
     def number(self) -> int:
@@ -314,13 +314,13 @@ class PostgresCatalogue(CatalogueStore):
 
     def size(self) -> int:
         """Bytes of its partitions, with their indexes."""
-        found = self._one(
+        row = self._row(
             "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c "
             "JOIN pg_namespace n ON n.oid = c.relnamespace "
             "WHERE n.nspname = ? AND c.relkind = 'r'",
             dialect.home(self.number),
         )
-        return int(found[0]) if found else 0
+        return int(row[0]) if row else 0
 
     # Transactions
 
@@ -395,10 +395,10 @@ class PostgresCatalogue(CatalogueStore):
         with less than `wanted`, or where nobody acts and somebody must. For who has only read it
         does so at its end, too: a right that was taken away meanwhile is none to what was read.
         """
-        held: dict[object, PostgresConnection] = self._used.__dict__.setdefault("held", {})
+        connections: dict[object, PostgresConnection] = self._used.__dict__.setdefault("held", {})
         mine = use, acting.get()
-        if mine in held:
-            yield held[mine]
+        if mine in connections:
+            yield connections[mine]
             return
         steps = [f"SET LOCAL search_path TO {dialect.home(self.number)}"]
         if use == "writer":
@@ -410,7 +410,7 @@ class PostgresCatalogue(CatalogueStore):
                 if not self._is_admitted(connection, role, wanted):
                     continue
                 connection.is_member = role == policies.MEMBER
-                held[mine] = connection
+                connections[mine] = connection
                 try:
                     yield connection
                     if use == "reader" and role == policies.MEMBER:
@@ -420,7 +420,7 @@ class PostgresCatalogue(CatalogueStore):
                     else:
                         connection.inner.execute("COMMIT")
                 finally:
-                    del held[mine]
+                    del connections[mine]
                     connection.state = None
             return
 
@@ -467,12 +467,12 @@ class PostgresCatalogue(CatalogueStore):
             self._has_users, self._owns = connection.began
             return self._role() is None
         if role == policies.MEMBER:
-            (held,) = connection.began
-            if not covers(held, wanted):
+            (library_role,) = connection.began
+            if not covers(library_role, wanted):
                 connection.inner.execute("ROLLBACK")  # it is kept: a refusal costs no connection
-            if held is None:
+            if library_role is None:
                 raise no_library(self.database.library, self.database)
-            if not covers(held, wanted):
+            if not covers(library_role, wanted):
                 raise ForbiddenError(
                     "{user} may read the library {library}, but not change it.",
                     hint="Its owner can let you: localrag grant USER editor.",

@@ -111,7 +111,7 @@ def said(cursor: psycopg.Cursor[Row]) -> list[Row]:
             return rows
 
 
-def _expected(found: object, kind: type) -> object:
-    if type(found) is not kind:
-        raise ValueError(found)
-    return found
+def _expected(value: object, kind: type) -> object:
+    if type(value) is not kind:
+        raise ValueError(value)
+    return value

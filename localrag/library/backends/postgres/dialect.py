@@ -170,8 +170,8 @@ def definitions() -> Iterator[str]:
         for unique, columns in table.indexes:
             label = f"{table.name}_by_{'_'.join(columns)}"
             kind = "UNIQUE INDEX" if unique else "INDEX"
-            held = quoted((*columns, "library") if unique else columns)
-            yield f"CREATE {kind} IF NOT EXISTS {label} ON {name} ({held})"
+            column_list = quoted((*columns, "library") if unique else columns)
+            yield f"CREATE {kind} IF NOT EXISTS {label} ON {name} ({column_list})"
 
 
 def partitions(number: int) -> Iterator[str]:
@@ -226,7 +226,7 @@ def value(given: object) -> object:
 
 def _expression(pattern: str) -> str:
     """What SQLite's GLOB means, as a regular expression: `*`, `?`, `[...]`, `[^...]`."""
-    found, place = [], 0
+    parts, place = [], 0
     while place < len(pattern):
         sign = pattern[place]
         # A bracket that comes first in a set belongs to it.
@@ -234,14 +234,14 @@ def _expression(pattern: str) -> str:
         end = pattern.find("]", place + 2 + negated) if sign == "[" else -1
         if end > 0:
             inner = _members(pattern[place + 1 + negated : end])
-            found.append(f"[{'^' if negated else ''}{inner}]")
+            parts.append(f"[{'^' if negated else ''}{inner}]")
             place = end
         elif sign == "[":
             return "$."  # a set without an end matches nothing
         else:
-            found.append({"*": ".*", "?": "."}.get(sign) or _literal(sign))
+            parts.append({"*": ".*", "?": "."}.get(sign) or _literal(sign))
         place += 1
-    return f"^(?:{''.join(found)})$"
+    return f"^(?:{''.join(parts)})$"
 
 
 def _members(inner: str) -> str:
@@ -249,17 +249,17 @@ def _members(inner: str) -> str:
 
     A range that runs backwards has nothing in it, which a regular expression cannot say.
     """
-    found, first, place = "", "", 0
+    expression, first, place = "", "", 0
     while place < len(inner):
         sign, last = inner[place], inner[place + 1 : place + 2]
         if sign == "-" and first and last:
-            found += f"{_literal(first)}-{_literal(last)}" if first <= last else ""
+            expression += f"{_literal(first)}-{_literal(last)}" if first <= last else ""
             first, place = "", place + 2
         else:
-            found += _literal(sign)
+            expression += _literal(sign)
             # No range begins with a bracket, which stands in a set as its first sign alone.
             first, place = sign.replace("]", ""), place + 1
-    return found
+    return expression
 
 
 def _literal(sign: str) -> str:

@@ -110,17 +110,17 @@ class PostgresLock:
         self, inner: psycopg.Connection[Row], timeout: float, on_wait: OnWait | None
     ) -> ExitStack:
         """Wait for the right, and for the folder, which is then held until the stack ends."""
-        began, told = time.monotonic(), False
-        held = ExitStack()
+        began, notified = time.monotonic(), False
+        stack = ExitStack()
         while True:
             holder = self.current_holder
             if self._try(inner):
                 try:
-                    held.enter_context(self._here.hold(0))
+                    stack.enter_context(self._here.hold(0))
                 except LibraryLockedError:
                     holder = self._here.holder
                 else:
-                    return held
+                    return stack
             # Who waits in a transaction keeps a connection of a pooler from who has the right; and
             # who waits for the folder, in which an index may be made for minutes, all other nodes.
             inner.execute("ROLLBACK")
@@ -133,8 +133,8 @@ class PostgresLock:
                     directory=str(self._catalogue.database),
                     **asdict(holder() or UNKNOWN),
                 )
-            if waited >= GRACE and not told and on_wait is not None:
+            if waited >= GRACE and not notified and on_wait is not None:
                 on_wait(holder() or UNKNOWN)
-                told = True
+                notified = True
             time.sleep(_LOOK)
             inner.execute("; ".join(_BEGIN))

@@ -223,11 +223,11 @@ def protect(inner: psycopg.Connection[Row], number: int | None = None) -> None:
     Whatever tables there are: one that a later version adds is not forgotten.
     """
     schema = SCHEMA if number is None else home(number)
-    found = inner.execute(
+    rows = inner.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = %s",
         [schema, "p" if number is None else "r"],
     ).fetchall()
-    statements = [statement for (name,) in found for statement in _protected(schema, name, number)]
+    statements = [statement for (name,) in rows for statement in _protected(schema, name, number)]
     if number is not None:
         statements.append(f"GRANT USAGE ON SCHEMA {schema} TO {MEMBER}, {SERVER}")
     else:
@@ -280,12 +280,12 @@ def _protected_jobs() -> Iterator[str]:
     """
     table = f"{SCHEMA}.jobs"
     role = f"{SCHEMA}.role(library)"
-    told = "state, node, lease, due, attempts, progress, declined, fault, began, ended"
+    columns = "state, node, lease, due, attempts, progress, declined, fault, began, ended"
     yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
     yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"
     yield f"REVOKE ALL ON {table} FROM {MEMBER}, {SERVER}"
     yield f"GRANT SELECT, UPDATE (state, ended) ON {table} TO {MEMBER}"
-    yield f"GRANT SELECT, UPDATE ({told}) ON {table} TO {SERVER}"
+    yield f"GRANT SELECT, UPDATE ({columns}) ON {table} TO {SERVER}"
     for policy, rule in {
         "owner": f"ALL TO PUBLIC USING ({_THE_OWNER})",
         "reader": f"SELECT TO {MEMBER} USING ({_AS_MEMBER} AND {role} IS NOT NULL)",

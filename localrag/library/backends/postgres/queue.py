@@ -271,17 +271,17 @@ class Jobs:
 def _job(row: Row) -> QueuedJob:
     """A row as it is read. Raises LibraryDamagedError for what is none of ours."""
     names = QueuedJob.__struct_fields__
-    found = dict(zip(names, row, strict=True))
+    fields = dict(zip(names, row, strict=True))
     try:
         for name in ("arguments", "progress", "declined", "fault"):
-            found[name] = msgspec.json.decode(found[name] or "null")
-        fault = found.pop("fault")
+            fields[name] = msgspec.json.decode(fields[name] or "null")
+        fault = fields.pop("fault")
         error = None
         if fault is not None:
             kept = msgspec.convert(fault, _Fault)
             error = kept_error(LibraryError, kept.message, kept.hint, kept.values)
-        times = {name: found[name] or "" for name in ("began", "ended")}
-        return msgspec.convert(found | times | {"fault": error}, QueuedJob)
+        times = {name: fields[name] or "" for name in ("began", "ended")}
+        return msgspec.convert(fields | times | {"fault": error}, QueuedJob)
     except (msgspec.MsgspecError, ValueError) as wrong:
         raise damaged_rows(wrong) from wrong
 

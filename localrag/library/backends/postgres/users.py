@@ -150,12 +150,12 @@ class Users:
                 f'LEFT JOIN {SCHEMA}.grants g ON g."user" = u.number '
                 f"LEFT JOIN {SCHEMA}.libraries l ON l.number = g.library ORDER BY u.name, l.name"
             ).fetchall()
-        found: dict[str, UserRecord] = {}
+        records: dict[str, UserRecord] = {}
         for name, since, library, role in rows:
-            record = found.setdefault(name, UserRecord(name, since, {}))
+            record = records.setdefault(name, UserRecord(name, since, {}))
             if library is not None:
-                found[name] = UserRecord(name, since, {**record.roles, library: role})
-        return list(found.values())
+                records[name] = UserRecord(name, since, {**record.roles, library: role})
+        return list(records.values())
 
     def grant(self, user: str, library: str, role: Role | None) -> None:
         """Let a user be this in a library, and nothing else there; None for nothing at all.
@@ -377,17 +377,17 @@ class Users:
         try:
             with inner.transaction():
                 for role in (MEMBER, SERVER):
-                    found = inner.execute(
+                    row = inner.execute(
                         "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = %s", [role]
                     ).fetchone()
-                    if found == (True,):
+                    if row == (True,):
                         raise LibraryError(
                             "The role {role} may pass by row-level security, so it protects "
                             "nothing.",
                             hint="ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS",
                             role=role,
                         )
-                    if found is None:
+                    if row is None:
                         inner.execute(f"CREATE ROLE {role} NOLOGIN")
                     if not _may_act_as(inner, role):
                         inner.execute(f"GRANT {role} TO CURRENT_USER")

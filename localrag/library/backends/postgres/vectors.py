@@ -86,14 +86,14 @@ class VectorsOfDatabase(DerivedVectors):
         """The k best by inner product of all, or of those that are `allowed`; ties by id."""
         with self._catalogue.read() as snapshot:
             self._check(snapshot)
-            extension = self._found(snapshot)
+            extension = self._pgvector(snapshot)
             if isinstance(extension, _Extension):
                 return _InDatabase(snapshot, extension).search(query, k, allowed)
         return super().search(query, k, allowed)
 
     def at_hand(self, snapshot: Snapshot) -> SearchWithin[Vector] | None:
         """What this node holds of that state; or the database, as that transaction sees it."""
-        extension = self._found(snapshot)
+        extension = self._pgvector(snapshot)
         if isinstance(extension, _Extension):
             return _InDatabase(snapshot, extension)
         return super().at_hand(snapshot)
@@ -101,7 +101,7 @@ class VectorsOfDatabase(DerivedVectors):
     def current(self, *, keep: bool = False) -> DerivedIndex[Vector]:
         """What this node holds as of now: nothing, where the database is searched."""
         with self._catalogue.read() as snapshot:
-            there = isinstance(self._found(snapshot), _Extension)
+            there = isinstance(self._pgvector(snapshot), _Extension)
         if not there:
             return super().current(keep=keep)
         self.forget()
@@ -115,7 +115,7 @@ class VectorsOfDatabase(DerivedVectors):
         The caller may write. Raises LibraryError where that was asked for and cannot be.
         """
         with self._catalogue.read() as snapshot:
-            if self._found(snapshot) not in ("extension", "version", "index"):
+            if self._pgvector(snapshot) not in ("extension", "version", "index"):
                 return
             dimension, size = snapshot.embedding().dimension, snapshot.chunk_set().size
         lacking = _build(self._catalogue, dimension, size)
@@ -149,12 +149,12 @@ class VectorsOfDatabase(DerivedVectors):
     def status(self, stamp: Stamp) -> DerivedStatus:
         """Where the vectors are searched, and why not in the database if they should be."""
         with self._catalogue.read() as snapshot:
-            found = self._found(snapshot)
-        if isinstance(found, _Extension):
+            extension = self._pgvector(snapshot)
+        if isinstance(extension, _Extension):
             return DerivedStatus(self._leg.name, True, 0, 0, where="database")
-        return replace(super().status(stamp), lacking=found)
+        return replace(super().status(stamp), lacking=extension)
 
-    def _found(self, snapshot: Snapshot) -> _Extension | Lacking:
+    def _pgvector(self, snapshot: Snapshot) -> _Extension | Lacking:
         """What is to search in the database, or what is lacking for that; "" for this node."""
         if not self._is_wanted(snapshot):
             return ""
@@ -205,9 +205,9 @@ def _candidates(
     most = math.ceil(count if allowed is None else count * total / len(allowed))
     while True:
         most = min(most, total)
-        found = _first(sql, own, asked, most)
-        ids = found if allowed is None else found[are_allowed(found, allowed)]
-        if len(ids) >= count or most == total or len(found) < most:
+        nearest = _first(sql, own, asked, most)
+        ids = nearest if allowed is None else nearest[are_allowed(nearest, allowed)]
+        if len(ids) >= count or most == total or len(nearest) < most:
             return ids
         most *= 2
 
