@@ -529,12 +529,13 @@ def measure(arguments: argparse.Namespace) -> None:
     answerable = round(PROBE_CURVE.probability(AnswerSettings().min_answerable), 2)
     bounds = {"about_all": PROBED_ABOUT_ALL, "compares": COMPARES, "relevance": answerable}
     bounds |= dict.fromkeys(COMPUTES_OF, 0.5)
+    fitted = {name for name, direction in directions.items() if direction.layer == arguments.layer}
     print("| folder | decision | area under the curve | bound | yes, of those | of others |")
     print("|---|---|---|---|---|---|")
     for folder in arguments.folders:
-        cases = list(measured_cases(folder))
+        cases = [case for case in measured_cases(folder) if fitted & case.labels.keys()]
         read_states = states_of(cases, arguments)
-        for decision in sorted(bounds.keys() & directions.keys()):
+        for decision in sorted(bounds.keys() & fitted):
             bound = bounds[decision]
             rows = [
                 (directions[decision].probability(state), case.labels[decision])
