@@ -28,6 +28,7 @@ from localrag.rag.statements import Statements
 from localrag.rag.verdicts import without_verdict
 from localrag.text.figures import COUNTED, Figure, beyond, counts_asked, figures, figures_not_in
 from localrag.text.language import answer_language, detect
+from localrag.text.normalize import fold
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Citation,
@@ -58,6 +59,8 @@ prompt, a sentence is supported fully and in part (`benchmarks/log/2026-11.md`).
 LEAST = 3
 """Terms and figures below which words prove nothing: "20 euros" may be said of something else."""
 _NAME = re.compile(r"\b[A-Z][\w&.-]*[A-Z0-9][\w&-]*\b|(?<=[a-z0-9,] )[A-Z][\w'’-]{2,}")
+_SIGNS = " .。,，;；:：!！'\"“”‘’"
+"""What a fragment may have around it."""
 _EMPTY = frozenset({*"它他她该此其", "it", "因为", "由于", "根据"})
 """Terms that say nothing by themselves."""
 _YES = re.compile(
@@ -95,7 +98,9 @@ class Passages:
 
         Each quotation under one of the markers in it counts.
         """
-        statement = without_verdict(statement_of(cited.text))
+        whole = statement_of(cited.text)
+        statement = without_verdict(whole)
+        lead = whole.removesuffix(statement).strip(" :：")
         markers = [
             cited_mark.citation.marker for cited_mark in cited.citations if not cited_mark.behind
         ]
@@ -111,11 +116,13 @@ class Passages:
         if own and figures_not_in(statement, [*own, self.question], counted):
             return SupportFinding("partially supported", 0.0)
         quotes = [citation for citation in citations if citation.marker in markers]
-        agrees = _YES.fullmatch(statement) is not None and not DENIAL.search(self.question)
+        agrees = _YES.fullmatch(lead or statement) is not None and not DENIAL.search(self.question)
         if agrees:
             statement = self.question.rstrip("?？吗么 ")
         if self._of_another_side(statement, [citation.quote for citation in quotes]):
             return SupportFinding("no support", 0.0)
+        if lead and not agrees:  # that the sentence is there does not bear out the "No" before it
+            return None
         if any(self._quoted(statement, citation, agrees) for citation in quotes):
             return SupportFinding("fully supported", 1.0, quoted=True)
         return None
@@ -127,17 +134,17 @@ class Passages:
         """
         if graded.rating != "no support":
             return graded
-        statement = statement_of(cited.text)
-        own = figures(statement)
-        content = bare_terms(statement, own, 0, len(statement), self.terms) - _EMPTY
-        told = len(content - frozenset(self.terms(self.question))) + len(own)
-        if not told or len(content) + len(own) >= LEAST or DENIAL.search(statement):
+        statement = fold(statement_of(cited.text)).strip(_SIGNS)
+        terms = frozenset(self.terms(statement))
+        asked = frozenset(self.terms(self.question))
+        if not terms - asked or len(terms) > LEAST or DENIAL.search(statement):
             return graded
+        before = r"(?<![\w.,])" if statement[0].isascii() else ""
+        after = r"(?!\w|[.,]\d)" if statement[-1].isascii() else ""
+        words = re.compile(f"{before}{re.escape(statement)}{after}", re.ASCII)
         for mark in cited.citations:
-            quote = mark.citation.quote
-            there = bare_terms(quote, figures(quote), 0, len(quote), self.terms)
-            there |= frozenset(self.terms(quote))
-            if content <= there and not figures_not_in(statement, [quote], ""):
+            quote = fold(mark.citation.quote)
+            if words.search(quote) and not DENIAL.search(quote):
                 return replace(graded, rating="partially supported")
         return graded
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from localrag.languages import any_of, union_of
+from localrag.rag.citations import LIST_MARK, before_markers, without_markers
 from localrag.rag.disagreement import DENIAL
 
 _WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
@@ -20,7 +21,7 @@ _OR = re.compile(r"\bor\b|还是")
 """What names two answers: "Is it monthly or yearly?"."""
 _VERDICT = re.compile(
     # "Yes, ..." "No." "可以，..." but neither 可以在 nor Nova
-    r"\s*(?P<word>yes|no|是的?|不是|否|不|可以|不可以|不能|能|对|不对|有|没有|需要|不需要|会|不会)"
+    r"\s*(?P<word>yes|no|是的?|不是|否|不|可以的?|不可以|不能|能|对|不对|有|没有|需要|不需要|会|不会)"
     r"\s*(?:[,，.。:：;；!！]\s*|\Z)",
     re.IGNORECASE,
 )
@@ -31,7 +32,7 @@ _END = re.compile(r"[.!?](?:\s|\Z)|[。！？\n]")
 _LONGEST = 300
 """Code points of a first sentence that is waited for, and of a sentence that is told instead."""
 _MARKER = " [{number}]"
-_LEAD = re.compile(r"\s*(?:yes: |no: |[是不否可能对有没需会要以]{1,3}：)", re.IGNORECASE)
+_LEAD = re.compile(r"\s*(?:(?:yes|no): |[是不否可能对有没需会要的以]{1,3}：)", re.IGNORECASE)
 """What stands before the sentence that a bare verdict is told with: "No: ", "不可以："."""
 
 Quotation = Callable[[str], tuple[int, str]]
@@ -51,10 +52,11 @@ def borne_out(pieces: Iterator[str], quotation: Quotation) -> Iterator[str]:
     opening = ""
     for piece in pieces:
         opening += piece
-        verdict = _VERDICT.match(opening)
-        if not verdict and not _BEGUN.fullmatch(opening):
+        plain = before_markers(opening)
+        verdict = _VERDICT.match(plain)
+        if not verdict and not _BEGUN.fullmatch(plain):
             break
-        rest = opening[verdict.end() :] if verdict else ""
+        rest = plain[verdict.end() :] if verdict else ""
         if len(opening) > _LONGEST or (rest.strip() and _END.search(rest)):
             break
     if opening:
@@ -63,10 +65,13 @@ def borne_out(pieces: Iterator[str], quotation: Quotation) -> Iterator[str]:
 
 
 def _told(opening: str, quotation: Quotation) -> str:
-    verdict = _VERDICT.match(opening)
+    whole = opening if _VERDICT.match(opening) else without_markers(opening)
+    verdict = _VERDICT.match(whole)
     if not verdict or len(opening) > _LONGEST:
         return opening
-    rest = opening[verdict.end() :].strip()
+    rest = whole[verdict.end() :].strip()
+    if not any(map(str.isalnum, without_markers(rest))):  # "Yes. [1]" is bare, too
+        rest = ""
     says_no = verdict["word"].lower() in _NO
     number, quote = quotation(rest)
     denies = bool(DENIAL.search(quote))
@@ -75,7 +80,7 @@ def _told(opening: str, quotation: Quotation) -> str:
         return rest[:1].upper() + rest[1:]  # "Yes, smoking is forbidden": the rest says it all
     if not quote or len(quote) > _LONGEST or (agrees and rest):
         return opening
-    told = quote + _MARKER.format(number=number)
+    told = LIST_MARK.sub("", quote) + _MARKER.format(number=number)
     if not agrees:
         return told
     word = verdict["word"]
@@ -84,4 +89,5 @@ def _told(opening: str, quotation: Quotation) -> str:
 
 def without_verdict(statement: str) -> str:
     """What a statement says behind its "No: "."""
-    return _LEAD.sub("", statement, count=1)
+    lead = _LEAD.match(statement)
+    return statement[lead.end() :] if lead else statement

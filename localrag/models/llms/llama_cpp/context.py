@@ -89,6 +89,7 @@ class LlamaContext:
     ) -> None:
         check_gguf(path)
         self._c = c = native.load()
+        self._hidden = HiddenStates(c, native.ggml()) if shows_states else None
         gpu = bool(c.llama_supports_gpu_offload())
         parameters = c.llama_model_default_params()
         parameters.n_gpu_layers = (_ALL_LAYERS if gpu_layers < 0 else gpu_layers) if gpu else 0
@@ -117,7 +118,6 @@ class LlamaContext:
         self._stop = StopSign(c)
         options.abort_callback = self._stop.callback
         self.width = int(c.llama_model_n_embd(model))
-        self._hidden = HiddenStates(c, native.ggml(), self.width) if shows_states else None
         if self._hidden:
             options.cb_eval = self._hidden.callback
         context = c.llama_init_from_model(model, options)
@@ -277,7 +277,7 @@ class LlamaContext:
             last = len(tokens) - 1
             started = time.perf_counter()
             if self._hidden:
-                self._hidden.collects = collecting and start >= keep
+                self._hidden.watch(collects=collecting and start >= keep)
             self._decode([(token, at, 0, at == last) for at, token in enumerate(part, start)])
             reading += time.perf_counter() - started
             self._cached.extend(part)
@@ -375,12 +375,13 @@ class LlamaContext:
         # What is averaged is read anew, whole.
         self._fresh = False
         self._ends = [end for end in self._ends if end <= keep]
-        self._hidden.begin(layer)
+        self._hidden.begin(layer, self.width)
         try:
             self.read(tokens, keep=keep, collecting=True)
             return self._hidden.mean()
         finally:
-            self._hidden.collects = self._fresh = False
+            self._hidden.watch(collects=False)
+            self._fresh = False
             self._ends = [end for end in self._ends if end <= keep]
             self._cut(self._ends[-1] if self._ends else 0)
 

@@ -74,9 +74,12 @@ def ggml() -> Any:
     path = Path(library._name)
     beside = prebuilt.tensor_library(path)
     try:
-        return library if beside == path else ctypes.CDLL(str(beside))
-    except OSError as error:
+        ggml = library if beside == path else ctypes.CDLL(str(beside))
+        for name in prebuilt.TENSOR_FUNCTIONS:
+            getattr(ggml, name)
+    except (AttributeError, OSError) as error:
         raise _unloadable(error) from error
+    return ggml
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def tensor_library(path: Path) -> Path:
 
     But on Windows, llama.cpp leads to it.
     """
-    return path.with_name("ggml-base.dll") if os.name == "nt" else path
+    return path.with_name(path.name.replace("llama", "ggml-base")) if os.name == "nt" else path
 
 
 def _lacking(path: Path, names: Sequence[str]) -> BackendError:
