@@ -92,11 +92,6 @@ def without_markers(text: str) -> str:
     return _MARKER.sub("", text)
 
 
-def before_markers(text: str) -> str:
-    """The text without its markers, nor one that has begun at its end."""
-    return _MARKER_BEGUN.sub("", without_markers(text))
-
-
 def hide_markers(text: str) -> str:
     """What in a passage would pass for a marker, in round brackets."""
     return _MARKER.sub(r"\g<blank>(\g<inside>)", text)

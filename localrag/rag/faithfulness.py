@@ -25,10 +25,8 @@ from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
 from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.reading import Evidence, numbered_prompt
 from localrag.rag.statements import Statements
-from localrag.rag.verdicts import without_verdict
 from localrag.text.figures import COUNTED, Figure, beyond, counts_asked, figures, figures_not_in
 from localrag.text.language import answer_language, detect
-from localrag.text.normalize import fold
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Citation,
@@ -59,8 +57,6 @@ prompt, a sentence is supported fully and in part (`benchmarks/log/2026-11.md`).
 LEAST = 3
 """Terms and figures below which words prove nothing: "20 euros" may be said of something else."""
 _NAME = re.compile(r"\b[A-Z][\w&.-]*[A-Z0-9][\w&-]*\b|(?<=[a-z0-9,] )[A-Z][\w'’-]{2,}")
-_SIGNS = " .。,，;；:：!！'\"“”‘’"
-"""What a fragment may have around it."""
 _EMPTY = frozenset({*"它他她该此其", "it", "因为", "由于", "根据"})
 """Terms that say nothing by themselves."""
 _YES = re.compile(
@@ -98,9 +94,7 @@ class Passages:
 
         Each quotation under one of the markers in it counts.
         """
-        whole = statement_of(cited.text)
-        statement = without_verdict(whole)
-        lead = whole.removesuffix(statement).strip(" :：")
+        statement = statement_of(cited.text)
         markers = [
             cited_mark.citation.marker for cited_mark in cited.citations if not cited_mark.behind
         ]
@@ -116,37 +110,14 @@ class Passages:
         if own and figures_not_in(statement, [*own, self.question], counted):
             return SupportFinding("partially supported", 0.0)
         quotes = [citation for citation in citations if citation.marker in markers]
-        agrees = _YES.fullmatch(lead or statement) is not None and not DENIAL.search(self.question)
+        agrees = _YES.fullmatch(statement) is not None and not DENIAL.search(self.question)
         if agrees:
             statement = self.question.rstrip("?？吗么 ")
         if self._of_another_side(statement, [citation.quote for citation in quotes]):
             return SupportFinding("no support", 0.0)
-        if lead and not agrees:  # that the sentence is there does not bear out the "No" before it
-            return None
         if any(self._quoted(statement, citation, agrees) for citation in quotes):
             return SupportFinding("fully supported", 1.0, quoted=True)
         return None
-
-    def at_least_partly(self, graded: SupportFinding, cited: Statement) -> SupportFinding:
-        """What a model found, but a fragment that its quotation has word for word is no invention.
-
-        "1626 mm [1]" says too little for a small model to bear it out.
-        """
-        if graded.rating != "no support":
-            return graded
-        statement = fold(statement_of(cited.text)).strip(_SIGNS)
-        terms = frozenset(self.terms(statement))
-        asked = frozenset(self.terms(self.question))
-        if not terms - asked or len(terms) > LEAST or DENIAL.search(statement):
-            return graded
-        before = r"(?<![\w.,])" if statement[0].isascii() else ""
-        after = r"(?!\w|[.,]\d)" if statement[-1].isascii() else ""
-        words = re.compile(f"{before}{re.escape(statement)}{after}", re.ASCII)
-        for mark in cited.citations:
-            quote = fold(mark.citation.quote)
-            if words.search(quote) and not DENIAL.search(quote):
-                return replace(graded, rating="partially supported")
-        return graded
 
     def unknown_names(self, statement: str) -> set[str]:
         """Names and codes of an English sentence that stand in no passage of its language."""
@@ -255,8 +226,7 @@ def checked(
         finding = passages.finding(statement, citations)
         if finding is None and ask and (grade := ask(statement.text)):
             asked += 1
-            graded = SupportFinding(rating_of(grade.value), grade.value)
-            finding = None if grade.unread else passages.at_least_partly(graded, statement)
+            finding = None if grade.unread else SupportFinding(rating_of(grade.value), grade.value)
         if finding is None and passages.unknown_names(statement.text):
             finding = SupportFinding("partially supported", 0.0)
         unchecked += finding is None

@@ -2,8 +2,10 @@
 
 A small model agrees before it has read what it agrees to: "Yes, staff on probation can work from
 home" beside "Staff on probation may not work from home". Where the two differ in whether they deny,
-the sentence of the document is told instead; a bare "No." is told with it. Looks at answers and
-quotations, never at a question.
+the sentence of the document is told instead, and so it is for a bare "No.", which shows nothing.
+Looks at answers and quotations, never at a question. Of 17 questions of others that want yes or no
+the starter answered five with a bare word. All five were refused; told with a sentence, four are
+right and one wrong. Plain RAG answers three of the four right (`benchmarks/log/2026-11.md`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from localrag.languages import any_of, union_of
-from localrag.rag.citations import LIST_MARK, before_markers, without_markers
+from localrag.rag.citations import LIST_MARK
 from localrag.rag.disagreement import DENIAL
 
 _WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
@@ -21,7 +23,7 @@ _OR = re.compile(r"\bor\b|还是")
 """What names two answers: "Is it monthly or yearly?"."""
 _VERDICT = re.compile(
     # "Yes, ..." "No." "可以，..." but neither 可以在 nor Nova
-    r"\s*(?P<word>yes|no|是的?|不是|否|不|可以的?|不可以|不能|能|对|不对|有|没有|需要|不需要|会|不会)"
+    r"\s*(?P<word>yes|no|是的?|不是|否|不|可以|不可以|不能|能|对|不对|有|没有|需要|不需要|会|不会)"
     r"\s*(?:[,，.。:：;；!！]\s*|\Z)",
     re.IGNORECASE,
 )
@@ -32,8 +34,6 @@ _END = re.compile(r"[.!?](?:\s|\Z)|[。！？\n]")
 _LONGEST = 300
 """Code points of a first sentence that is waited for, and of a sentence that is told instead."""
 _MARKER = " [{number}]"
-_LEAD = re.compile(r"\s*(?:(?:yes|no): |[是不否可能对有没需会要的以]{1,3}：)", re.IGNORECASE)
-"""What stands before the sentence that a bare verdict is told with: "No: ", "不可以："."""
 
 Quotation = Callable[[str], tuple[int, str]]
 """A statement, "" for the question -> the number of a passage, and its sentence closest to that."""
@@ -52,11 +52,10 @@ def borne_out(pieces: Iterator[str], quotation: Quotation) -> Iterator[str]:
     opening = ""
     for piece in pieces:
         opening += piece
-        plain = before_markers(opening)
-        verdict = _VERDICT.match(plain)
-        if not verdict and not _BEGUN.fullmatch(plain):
+        verdict = _VERDICT.match(opening)
+        if not verdict and not _BEGUN.fullmatch(opening):
             break
-        rest = plain[verdict.end() :] if verdict else ""
+        rest = opening[verdict.end() :] if verdict else ""
         if len(opening) > _LONGEST or (rest.strip() and _END.search(rest)):
             break
     if opening:
@@ -65,29 +64,16 @@ def borne_out(pieces: Iterator[str], quotation: Quotation) -> Iterator[str]:
 
 
 def _told(opening: str, quotation: Quotation) -> str:
-    whole = opening if _VERDICT.match(opening) else without_markers(opening)
-    verdict = _VERDICT.match(whole)
+    verdict = _VERDICT.match(opening)
     if not verdict or len(opening) > _LONGEST:
         return opening
-    rest = whole[verdict.end() :].strip()
-    if not any(map(str.isalnum, without_markers(rest))):  # "Yes. [1]" is bare, too
-        rest = ""
+    rest = opening[verdict.end() :].strip()
     says_no = verdict["word"].lower() in _NO
     number, quote = quotation(rest)
     denies = bool(DENIAL.search(quote))
     agrees = denies == (bool(DENIAL.search(rest)) if rest else says_no)
     if rest and agrees and denies and not says_no:
         return rest[:1].upper() + rest[1:]  # "Yes, smoking is forbidden": the rest says it all
-    if not quote or len(quote) > _LONGEST or (agrees and rest):
+    if (rest and agrees) or not quote or len(quote) > _LONGEST:
         return opening
-    told = LIST_MARK.sub("", quote) + _MARKER.format(number=number)
-    if not agrees:
-        return told
-    word = verdict["word"]
-    return f"{word}: {told}" if word.isascii() else f"{word}：{told}"
-
-
-def without_verdict(statement: str) -> str:
-    """What a statement says behind its "No: "."""
-    lead = _LEAD.match(statement)
-    return statement[lead.end() :] if lead else statement
+    return LIST_MARK.sub("", quote) + _MARKER.format(number=number)

@@ -6,12 +6,15 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
+from localrag import factory
 from localrag.config.settings import AnswerSettings
 from localrag.errors import BackendError, StoppedError
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
@@ -130,6 +133,16 @@ def test_the_starters_directions_hold_for_the_prompts_of_this_version() -> None:
     assert {direction.weights.shape for direction in directions.values()} == {(1536,)}
     assert all(np.isfinite(direction.weights).all() for direction in directions.values())
     assert load_probes("0" * 64) == {}
+
+
+def test_a_model_without_directions_counts_as_one_without_probes() -> None:
+    def nothing(*_: object) -> None: ...
+
+    local: Any = SimpleNamespace(
+        close=nothing, forget=nothing, keeps_on_disk=False, for_call=lambda _: local
+    )
+    for directions, probed in (({}, False), ({"relevance": along(1)}, True)):
+        assert factory._in_process(local, None, directions).chooser.is_probed == probed
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")

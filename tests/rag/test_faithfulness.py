@@ -8,7 +8,6 @@ from localrag.rag.citations import read
 from localrag.rag.faithfulness import (
     BoundedAsking,
     Passages,
-    SupportFinding,
     checked,
     rating_of,
     statement_of,
@@ -240,69 +239,6 @@ def test_a_bare_yes_is_held_against_its_quotation_with_the_question(
 ) -> None:
     text = f"{quote} Else they can be exchanged."
     chunk = ScoredChunk(Chunk(1, "d", 1, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
-    cited = (Citation(1, 1, "g.pdf", 1, quote),)
-    finding = Passages(question, [chunk], TERMS).finding(stated(answer, cited), cited)
-    assert (finding and finding.rating) == rating
-
-
-@pytest.mark.parametrize(
-    ("answer", "rating"),
-    [
-        ("48 hectares [1].", "partially supported"),
-        ("Ottilie Varga [1].", "partially supported"),
-        ("Ottilie Holm [1].", "no support"),
-        ("Not Varga [1].", "no support"),
-        ("It covers all of the 48 hectares of the valley [1].", "no support"),
-        ("48 hectares.", "no support"),
-        ("8 hectares [1].", "no support"),
-        ("hectares [1].", "partially supported"),
-    ],
-)
-def test_a_fragment_that_its_quotation_has_is_no_invention(answer: str, rating: str) -> None:
-    quotes = (Citation(1, 1, "g.pdf", 1, TEXTS[0]),)
-    held = evidence("How large?").at_least_partly(
-        SupportFinding("no support", 0.1), stated(answer, quotes)
-    )
-    assert (held.rating, held.share) == (rating, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("answer", "quote"),
-    [
-        ("Ottilie Varga [1].", "Ottilie Varga was not elected."),
-        ("可以[1]。", "室内不可以吸烟。"),
-        ("500元[1]。", "首年不收500元。"),
-        ("20 euros [1].", "20% of 300 euros is kept."),
-        ("6 mm [1].", "It is 1626 mm wide."),
-        ("5 mm [1].", "It is 1.5 mm thick."),
-    ],
-)
-def test_a_fragment_of_what_is_denied_or_larger_is_not_in_it(answer: str, quote: str) -> None:
-    cited = (Citation(1, 1, "g.pdf", 1, quote),)
-    graded = SupportFinding("no support", 0.1)
-    assert evidence("?").at_least_partly(graded, stated(answer, cited)) is graded
-
-
-@pytest.mark.parametrize(
-    ("question", "answer", "quote", "rating"),
-    [
-        ("Is the deposit 300 euros?", "Yes: The deposit is 500 euros [1].", "", None),
-        ("会议在周二吗？", "是的：会议于每周四举行[1]。", "", None),
-        ("Is Jon Holm the chair?", "Yes: The chair is Ottilie Varga [1].", "", None),
-        ("Is the garden open in May?", "No: The garden is closed in May [1].", "", None),
-        (
-            "Is the garden open in May?",
-            "Yes: The garden is open in May [1].",
-            "",
-            "fully supported",
-        ),
-    ],
-)
-def test_a_sentence_does_not_bear_out_the_verdict_before_it_by_being_there(
-    question: str, answer: str, quote: str, rating: str | None
-) -> None:
-    quote = quote or answer.partition(":" if ":" in answer else "：")[2].replace("[1]", "").strip()
-    chunk = ScoredChunk(Chunk(1, "d", 1, quote, "", 1, 1, 0, len(quote)), 1.0, "g.pdf")
     cited = (Citation(1, 1, "g.pdf", 1, quote),)
     finding = Passages(question, [chunk], TERMS).finding(stated(answer, cited), cited)
     assert (finding and finding.rating) == rating

@@ -13,7 +13,7 @@ from localrag.models.llms.base import Options
 from localrag.prompts import render
 from localrag.rag.base import timed
 from localrag.rag.citations import Attributor, CitedStream, with_citation
-from localrag.rag.faithfulness import Passages, SupportFinding, statement_of
+from localrag.rag.faithfulness import Passages, statement_of
 from localrag.rag.grading import UNREAD_UTILITY, Reading
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.reading import Evidence
@@ -247,10 +247,9 @@ class _Drafting:
                 break
             text = statement_of(statement.text)
             grade, seconds = timed(partial(run.grader.support, run.question, text, reading))
-            graded = SupportFinding(self._rating(grade.value), grade.value)
-            finding = passages.at_least_partly(graded, statement)
-            yield run.graded("support of a sentence", grade, seconds, rating=finding.rating)
-            rated[at] = finding.of(statement)
+            rating = self._rating(grade.value)
+            yield run.graded("support of a sentence", grade, seconds, rating=rating)
+            rated[at] = replace(statement, rating=rating, share=grade.value)
         return tuple(rated)
 
     def _rating(self, probability: float) -> Rating:

@@ -92,7 +92,7 @@ class LlamaCppModel:
     built for one and sees it. `kv_type` "q8_0" halves the memory of the KV cache.
     `kept_bytes` bounds the memory for the states of prefixes that come back (`keep`), `disk`
     says where they outlive the process, if anywhere. How fast it is here is kept in the file
-    `pace`. Only one that `shows_states` is a `StateReader`, and writes 1% slower. Raises
+    `pace`. Only one that `shows_states` is a `StateReader`; it writes no slower. Raises
     `ModelNotFoundError`, `ModelCorruptError` or `BackendError`.
     """
 
