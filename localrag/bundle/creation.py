@@ -245,7 +245,7 @@ def _fill(
     if library:
         collector.add(llama_cpp.bare(place))
     elif not given:
-        collector.add(_compiled(target, cache, notify))
+        collector.add(_compile_library(target, cache, notify))
     notify("Downloading the packages")
     wheels = collector.complete()
     if library:
@@ -291,7 +291,7 @@ def _library(target: Target) -> str:
     return prebuilt.of_system(target.system)
 
 
-def _compiled(target: Target, cache: Path, notify: Notify) -> Path:
+def _compile_library(target: Target, cache: Path, notify: Notify) -> Path:
     version = versions_here().get(llama_cpp.NAME, "")
     if targets.is_here(target) and target.accelerator != "cuda" and version:
         return llama_cpp.make(version, cache, notify)

@@ -110,7 +110,7 @@ def make(version: str, cache: Path, notify: Notify) -> Path:
         if sys.platform == "linux":
             built = _repair(built, place)
         if not variants(built):
-            raise _failed([f"{built.name}: no libggml-cpu-*"])
+            raise _build_error([f"{built.name}: no libggml-cpu-*"])
         files.make_private(built)
         wheel = built.replace(place / built.name)
         for folder in ("source", "build", "out"):
@@ -128,7 +128,7 @@ def _source(version: str, place: Path) -> Path:
     command = ("download", "--no-deps", f"--no-binary={NAME}", "--dest", str(scratch))
     code, lines = pip_runner.run_pip(*command, f"{NAME}=={version}")
     if code:
-        raise _failed(lines)
+        raise _build_error(lines)
     package = next(scratch.glob("*.tar.gz"))
     with tarfile.open(package) as archive:
         archive.extractall(scratch, filter="data")
@@ -166,7 +166,7 @@ def _compile(source: Path, place: Path, notify: Notify) -> Path:
         hear=hear,
     )
     if code:
-        raise _failed(lines)
+        raise _build_error(lines)
     return next(out.glob("*.whl"))
 
 
@@ -178,7 +178,7 @@ def _repair(wheel: Path, place: Path) -> Path:
     command = processes.module("auditwheel", "repair", "--wheel-dir", str(out), str(wheel))
     code, lines = pip_runner.run(command, variables={"PATH": path})
     if code:
-        raise _failed(lines)
+        raise _build_error(lines)
     return next(out.glob("*.whl"))
 
 
@@ -193,7 +193,7 @@ def _need_compiler() -> None:
     )
 
 
-def _failed(lines: list[str]) -> BundleError:
+def _build_error(lines: list[str]) -> BundleError:
     telling = [line.strip() for line in lines if re.search(r"\berror\b|FAILED", line, re.I)]
     return BundleError(
         "llama-cpp-python could not be built for every processor: {reason}.",

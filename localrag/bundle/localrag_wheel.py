@@ -39,7 +39,7 @@ def make(folder: Path) -> Path:
             "wheel", *options, "--wheel-dir", str(folder.absolute()), str(root)
         )
         if not code:
-            return next(folder.glob(f"{_escaped(DISTRIBUTION)}-*.whl"))
+            return next(folder.glob(f"{_file_name_of(DISTRIBUTION)}-*.whl"))
         raise BundleError(
             "The wheel of localrag could not be built from {root}: {reason}.",
             hint="Run `pip wheel --no-deps {root}` to see why, or name an existing wheel of "
@@ -63,7 +63,7 @@ def repack(installed: Distribution, folder: Path, *, pure: bool = False) -> Path
     `pure` keeps its Python code alone, so that the wheel fits every system. Raises `BundleError`
     where files changed since or were never listed.
     """
-    stem = f"{_escaped(installed.name)}-{installed.version}"
+    stem = f"{_file_name_of(installed.name)}-{installed.version}"
     info = f"{stem}.dist-info"
     record = f"{info}/RECORD"
     contents: dict[str, bytes] = {}
@@ -79,12 +79,12 @@ def repack(installed: Distribution, folder: Path, *, pure: bool = False) -> Path
         try:
             data = Path(str(installed.locate_file(name))).read_bytes()
         except OSError as error:
-            raise _changed(path, error) from error
+            raise _altered_file_error(path, error) from error
         if expected not in ("", _hash(data)):
-            raise _changed(path, "SHA-256")
+            raise _altered_file_error(path, "SHA-256")
         contents[str(path)] = data
     if f"{info}/WHEEL" not in contents or not any(p.endswith("/__init__.py") for p in contents):
-        raise _changed(PurePosixPath(record), "-")
+        raise _altered_file_error(PurePosixPath(record), "-")
     if pure:
         contents[f"{info}/WHEEL"] = _PURE
     tag = HeaderParser().parsestr(contents[f"{info}/WHEEL"].decode("utf-8"))["Tag"]
@@ -99,7 +99,7 @@ def repack(installed: Distribution, folder: Path, *, pure: bool = False) -> Path
     return target
 
 
-def _escaped(name: str) -> str:
+def _file_name_of(name: str) -> str:
     """A distribution's name as file names have it."""
     return name.replace("-", "_")
 
@@ -108,7 +108,7 @@ def _hash(data: bytes) -> str:
     return f"sha256={record_hash(hashlib.sha256(data).digest())}"
 
 
-def _changed(path: PurePosixPath, reason: object) -> BundleError:
+def _altered_file_error(path: PurePosixPath, reason: object) -> BundleError:
     return BundleError(
         "localrag's wheel cannot be made from its installation: {path} is not as it was "
         "installed ({reason}).",

@@ -49,7 +49,7 @@ def of_bundle(
         component.hashes.add(_hash(file))
         component.properties.add(Property(name="localrag:file", value=file.path))
         components[wheel.name] = component
-    return _assembled(components, needs, [_model(spec, by_path) for spec in models])
+    return _assemble(components, needs, [_model(spec, by_path) for spec in models])
 
 
 def installed() -> Bom:
@@ -68,7 +68,7 @@ def installed() -> Bom:
     for name in needs:
         package = distribution(name)
         components[name] = _package(name, package.version, cast(Message, package.metadata))
-    return _assembled(components, needs, [])
+    return _assemble(components, needs, [])
 
 
 def _package(name: str, version: str, metadata: Message) -> Component:
@@ -84,7 +84,7 @@ def _package(name: str, version: str, metadata: Message) -> Component:
     )
 
 
-def _assembled(
+def _assemble(
     components: Mapping[str, Component],
     needs: Mapping[str, JoinedRequirement],
     models: list[Component],

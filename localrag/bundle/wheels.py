@@ -34,7 +34,6 @@ class Notify(Protocol):
 
     def __call__(self, template: str, /, **values: object) -> None:
         """Hear it."""
-        ...
 
 
 Pip = Callable[..., tuple[int, list[str]]]
@@ -194,7 +193,7 @@ class WheelCollector:
                 command = ("wheel", "--no-deps", "--wheel-dir", str(self._folder))
                 code, lines = self._pip(*command, *wanted.values())
                 if code:
-                    raise self._failed(lines)
+                    raise self._pip_error(lines)
             else:
                 self._fetch_foreign(wanted, missing)
         self._take(missing)
@@ -227,7 +226,7 @@ class WheelCollector:
         if not code:
             return
         if "+cpu" not in wanted:
-            raise self._failed(lines)
+            raise self._pip_error(lines)
         code, lines = self._pip(*command, "--index-url", TORCH_CPU_INDEX, wanted)
         if code:
             raise BundleError(
@@ -253,7 +252,7 @@ class WheelCollector:
             match = _NO_WHEEL.search("\n".join(lines))
             name = canonicalize_name(match[1]) if match else ""
             if name not in left:
-                raise self._failed(lines)
+                raise self._pip_error(lines)
             any_version = f"{name}{missing[name].specifier}"
             if left[name] != any_version:  # tested in a version that was not built for them
                 left[name] = any_version
@@ -315,7 +314,7 @@ class WheelCollector:
         known |= {*compatible_tags(version, "cp{}{}".format(*version), platforms)}
         return not known.isdisjoint(wheel.tags)
 
-    def _failed(self, lines: list[str]) -> BundleError:
+    def _pip_error(self, lines: list[str]) -> BundleError:
         return BundleError(
             "pip could not fetch the packages: {reason}.",
             hint="Check the connection and pip's settings (`pip config list`), then run the same "

@@ -13,9 +13,8 @@ from localrag.cli.embedding import embedding_option
 from localrag.cli.jobs import expect_queue, put, queue_options
 from localrag.cli.output import (
     UNREAD,
-    any_library_option,
+    common_options,
     emit_json,
-    json_option,
     note,
     note_list,
     note_rebuilding,
@@ -65,8 +64,7 @@ MOST = 20
 @queue_options(
     tr("Let a server of this library in a database do it, which sees the files under this path.")
 )
-@any_library_option
-@json_option
+@common_options
 def add(
     paths: tuple[str, ...],
     prune: bool,
@@ -175,8 +173,7 @@ def report_json(report: AddReport, seconds: float) -> dict[str, Any]:
             {"source": failure.source, "reason": spoken(failure.error)} for failure in report.failed
         ],
         "skipped": [spoken(error) for error in report.skipped],
-        "vanished": list(report.vanished),
-        "removed": list(report.removed),
+        **picked(report, "vanished", "removed"),
         "seconds": round(seconds, 3),
         "phases": {name: round(value, 3) for name, value in report.seconds.items()},
     }

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import click
 
 from localrag.cli.output import (
-    Interrupts,
-    any_library_option,
+    common_options,
     emit_json,
-    json_option,
+    interruptible,
     note_tr,
     open_library,
     say_tr,
@@ -45,16 +43,14 @@ ENDINGS = {
     metavar=tr("SECONDS"),
     help=tr("The longest time; otherwise until all is read or there is no more room."),
 )
-@any_library_option
-@json_option
+@common_options
 def ahead(seconds: float | None, library: Location, as_json: bool) -> None:
     """Read and say how far it is."""
     from localrag.ahead import kept_ahead
     from localrag.presentation.ahead import kept_json, kept_text
     from localrag.presentation.records import picked
 
-    stopped = threading.Event()
-    with open_library(library) as rag, Interrupts(stopped):
+    with open_library(library) as rag, interruptible() as stopped:
         note_tr(
             "Documents: {count}. Read are first the beginnings of new ones, at most "
             "{megabytes} MB in all.",

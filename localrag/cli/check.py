@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import any_library_option, emit_json, json_option, say, say_tr
+from localrag.cli.output import common_options, emit_json, say, say_tr
 from localrag.messages import tr
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
         "against each other. Exit code 1 if anything is damaged."
     )
 )
-@any_library_option
-@json_option
+@common_options
 def check(library: Location, as_json: bool) -> None:
     """Check and report; changes nothing."""
     from localrag import factory, hosted

@@ -30,7 +30,7 @@ def install() -> None:
                 if value is gettext.gettext:
                     setattr(module, alias, _text)
                 elif value is gettext.ngettext:
-                    setattr(module, alias, _counted)
+                    setattr(module, alias, _plural)
     if INTERFACES[interface_language()].full_width:
         _set_full_width()
 
@@ -54,7 +54,7 @@ def _text(text: str) -> str:
     return translations(interface_language(), "click").get(text, text)
 
 
-def _counted(singular: str, many: str, count: int) -> str:
+def _plural(singular: str, many: str, count: int) -> str:
     return _text(singular if count == 1 else many)
 
 

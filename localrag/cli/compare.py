@@ -13,10 +13,9 @@ import click
 from localrag.cli.output import (
     MODES,
     ListItem,
-    any_library_option,
+    common_options,
     emit_json,
     file_option,
-    json_option,
     k_option,
     named_output,
     note_tr,
@@ -79,8 +78,7 @@ def _modes(_: click.Context, __: click.Parameter, value: str | None) -> tuple[st
 )
 @k_option(50)
 @page_option
-@any_library_option
-@json_option
+@common_options
 def compare(
     question: str | None,
     modes: tuple[str, str] | None,

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from localrag.cli.output import (
-    any_library_option,
+    common_options,
     emit_json,
-    json_option,
     no_empty_path,
     open_library,
     question_argument,
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
         "folder or a pattern; may be repeated. Without it, all of the library."
     ),
 )
-@any_library_option
-@json_option
+@common_options
 def compute(question: str, files: tuple[str, ...], library: Location, as_json: bool) -> None:
     """Compute and print."""
     from localrag.api import LocalRAG

@@ -98,7 +98,7 @@ def _show(as_json: bool) -> None:
         return
     defaults = dict(flat(settings_table(Settings())))
     rows = [
-        (key, _shown(value), "" if value == defaults.get(key) else _shown(defaults.get(key)))
+        (key, _text(value), "" if value == defaults.get(key) else _text(defaults.get(key)))
         for key, value in flat(effective)
     ]
     stdout_console().print(table((tr("Setting"), tr("Value"), tr("Default")), rows))
@@ -106,7 +106,7 @@ def _show(as_json: bool) -> None:
     say_tr("Log of calls to models on other machines: {path}", path=log)
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool | list | tuple):
         return as_json(value)
     return "" if value is None else as_name(value)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from localrag import __version__
-from localrag.cli.output import any_library_option, emit_json, json_option, note_tr, rebuilding, say
+from localrag.cli.output import common_options, emit_json, note_tr, rebuilding, say
 from localrag.errors import LibraryError, LibraryNotFoundError, LocalragError, UsageError
 from localrag.messages import spoken, tr
 from localrag.system import processes
@@ -65,8 +65,7 @@ class Diagnosis:
     is_flag=True,
     help=tr("Time the processor against the graphics chip, and keep what is faster."),
 )
-@any_library_option
-@json_option
+@common_options
 def doctor(quick: bool, gpu: bool, library: Location, as_json: bool) -> None:
     """Print every finding; exit code 1 if something is a problem."""
     if quick and gpu:
@@ -121,18 +120,18 @@ def examine(library: Location, *, quick: bool, gpu: bool = False) -> Iterator[Di
     yield Diagnosis(tr("network"), "warning" if settings.allow_network else "ok", network)
     yield Diagnosis(tr("formats"), "ok", " ".join(suffixes()))
     yield _reading()
-    yield from _guarded(tr("text recognition"), lambda: _recognition(settings))
+    yield from _collect(tr("text recognition"), lambda: _recognition(settings))
     models = make_models()
     yield _disk(models.folder)
     yield _encryption(library)
     yield from _database(library, settings)
-    yield from _guarded(tr("embedding"), lambda: _embedding(library, settings, models))
-    yield from _guarded(tr("library"), lambda: _library(library, settings))
-    yield from _guarded(tr("language model"), lambda: _language_model(settings, models, quick, gpu))
-    yield from _guarded(tr("hosted model"), lambda: _hosted(settings, library))
+    yield from _collect(tr("embedding"), lambda: _embedding(library, settings, models))
+    yield from _collect(tr("library"), lambda: _library(library, settings))
+    yield from _collect(tr("language model"), lambda: _language_model(settings, models, quick, gpu))
+    yield from _collect(tr("hosted model"), lambda: _hosted(settings, library))
 
 
-def _guarded(part: str, examine: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
+def _collect(part: str, examine: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
     """What a part says of itself, or its error as a problem: one fault must not hide the rest."""
     try:
         yield from examine()

@@ -14,6 +14,7 @@ import click
 
 from localrag.cli.output import (
     any_library_option,
+    common_options,
     emit_json,
     file_option,
     json_option,
@@ -146,8 +147,7 @@ def eval() -> None:  # noqa: A001
     text=tr("Save every question's results as a table for spreadsheets (CSV)."),
 )
 @cache_option
-@any_library_option
-@json_option
+@common_options
 def run(
     dataset: Path,
     configs: tuple[Path, ...],
@@ -178,7 +178,7 @@ def run(
     configurations = named_settings(configs)
     judging = None if no_judge else settings_of(judge)
     with TimedBar() as bar, open_cache(cache, library) as kept:
-        evaluator = Evaluator(library, kept, documents=documents, tell=_telling(bar))
+        evaluator = Evaluator(library, kept, documents=documents, tell=_event_printer(bar))
         report = evaluator.evaluate(
             dataset.name, samples, configurations, judging, metrics, reasons=not no_reasons
         )
@@ -211,7 +211,7 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
 
     settings = settings_of(judge)
     with TimedBar() as bar, open_cache(cache) as kept:
-        trust, path = Evaluator(Path(), kept, tell=_telling(bar)).calibrate(settings)
+        trust, path = Evaluator(Path(), kept, tell=_event_printer(bar)).calibrate(settings)
     note_tr("Saved in {path}; reports by this judge include it.", path=path)
     if as_json:
         emit_json(trust_json(trust))
@@ -272,7 +272,7 @@ def make(
     none = count // 5 if unanswerable is None else min(unanswerable, count)
     made = Counter[bool]()
     with TimedBar() as bar, open_cache(cache, library) as kept, ExitStack() as stack:
-        evaluator = Evaluator(library, kept, documents=documents, tell=_telling(bar))
+        evaluator = Evaluator(library, kept, documents=documents, tell=_event_printer(bar))
         file = None
         if output is not None:
             opened = TextIOWrapper(create_file(output), encoding="utf-8", newline="\n")
@@ -297,7 +297,7 @@ def make(
     note_tr("Drafted by a model: check and correct each one before you rely on it.")
 
 
-def _telling(bar: TimedBar) -> Tell:
+def _event_printer(bar: TimedBar) -> Tell:
     """Shows how an evaluation goes on; what it has to say it says once."""
     from localrag.evaluation.events import Event, Progressed
     from localrag.presentation.reports import event_text

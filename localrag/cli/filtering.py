@@ -33,13 +33,7 @@ def filter_options(command: Command) -> Command:
             metavar=tr("FILE"),
             help=tr("Only in this file, by its name or path; may be repeated."),
         ),
-        "types": click.option(
-            "--type",
-            "types",
-            multiple=True,
-            type=click.Choice(table.names()),
-            help=tr("Only in files of this kind; may be repeated."),
-        ),
+        "types": types_option,
         "path": click.option(
             "--path",
             default="",
@@ -68,6 +62,17 @@ def filter_options(command: Command) -> Command:
     for option in reversed(options.values()):
         option(with_filter)
     return with_filter  # type: ignore[return-value]
+
+
+def types_option(command: Command) -> Command:
+    """Add `--type`; the command receives `types: tuple[str, ...]`."""
+    return click.option(
+        "--type",
+        "types",
+        multiple=True,
+        type=click.Choice(table.names()),
+        help=tr("Only in files of this kind; may be repeated."),
+    )(command)
 
 
 def expand_option(command: Command) -> Command:

@@ -59,7 +59,7 @@ def compare(settings: LlamaCppSettings, models: ModelStore) -> Iterator[tuple[bo
     from localrag.messages import spoken
 
     processor = measure(replace(settings, gpu_layers=0), models)
-    yield True, _measured(tr("processor"), processor)
+    yield True, _speed_text(tr("processor"), processor)
     if not processor.offload.gpu_build:
         yield (
             True,
@@ -81,7 +81,7 @@ def compare(settings: LlamaCppSettings, models: ModelStore) -> Iterator[tuple[bo
         )
         return
     name = tr(", ").join(chip.offload.devices) or tr("graphics chip")
-    yield True, _measured(name, chip)
+    yield True, _speed_text(name, chip)
     faster = chip.seconds < WORTHWHILE * processor.seconds
     layers = -1 if faster else 0
     if faster:
@@ -96,7 +96,7 @@ def compare(settings: LlamaCppSettings, models: ModelStore) -> Iterator[tuple[bo
     yield True, text
 
 
-def _measured(name: str, trial: SpeedTrial) -> str:
+def _speed_text(name: str, trial: SpeedTrial) -> str:
     return tr(
         "{name}: reads {prefill:.0f} and writes {decode:.0f} tokens a second; an answer takes "
         "about {seconds:.0f} s",

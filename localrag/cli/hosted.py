@@ -43,7 +43,7 @@ def _ask(_: Preview) -> bool:
 
 
 def _show_summary(preview: Preview) -> None:
-    note_tr("To be sent to {model} at {server}, which is not this machine:", **_named(preview))
+    note_tr("To be sent to {model} at {server}, which is not this machine:", **_names(preview))
     if not preview.encrypted:
         note_tr("  unencrypted: anyone along the way can read it")
     note_tr(
@@ -63,17 +63,12 @@ def _show_summary(preview: Preview) -> None:
 
 
 def _line(passage: Excerpt) -> str:
-    name = shown_name(passage.source)
-    if passage.first_page == passage.last_page:
-        return tr(
-            "  - {name}, p. {page}, {characters} characters",
-            name=name,
-            page=passage.first_page,
-            characters=len(passage.text),
-        )
     return tr(
-        "  - {name}, pp. {first}-{last}, {characters} characters",
-        name=name,
+        "  - {name}, p. {page}, {characters} characters"
+        if passage.first_page == passage.last_page
+        else "  - {name}, pp. {first}-{last}, {characters} characters",
+        name=shown_name(passage.source),
+        page=passage.first_page,
         first=passage.first_page,
         last=passage.last_page,
         characters=len(passage.text),
@@ -81,12 +76,12 @@ def _line(passage: Excerpt) -> str:
 
 
 def _show_texts(preview: Preview) -> None:
-    note_tr("Sent to {model} at {server}:", **_named(preview))
+    note_tr("Sent to {model} at {server}:", **_names(preview))
     for message in preview.messages:
         note(f"--- {message.role}")
         say_text(indent(message.content, "    "), err=True)  # no line of it passes for ours
     note("---")
 
 
-def _named(preview: Preview) -> dict[str, str]:
+def _names(preview: Preview) -> dict[str, str]:
     return {"model": preview.model, "server": preview.server}

@@ -13,8 +13,8 @@ import click
 from localrag.cli.output import (
     CONTEXT_LIBRARY,
     any_library_option,
+    common_options,
     emit_json,
-    json_option,
     note_tr,
     say,
     say_tr,
@@ -79,8 +79,7 @@ def put(
     subcommand_metavar=tr("[COMMAND] [ARGS]..."),
     help=tr("Show the jobs that were queued for a library in a database."),
 )
-@any_library_option
-@json_option
+@common_options
 @click.pass_context
 def jobs(context: click.Context, library: Location, as_json: bool) -> None:
     """Without a sub-command: list them."""

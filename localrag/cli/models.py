@@ -148,7 +148,7 @@ def pull(
             source=source,
             folder=folder,
             accept_licence=accept_licence,
-            observer=_watching(view),
+            observer=_pull_observer(view),
         )
     if as_json:
         pulled = [
@@ -242,7 +242,7 @@ def _licence(licence: str) -> str:
     return tr("research only (model card)") if licence == _DESCRIBED else licence
 
 
-def _watching(view: ProgressBars) -> Observer:
+def _pull_observer(view: ProgressBars) -> Observer:
     """Shows the events of a pull on standard error: a bar on a terminal, lines elsewhere."""
 
     def observe(event: Event) -> None:

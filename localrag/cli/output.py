@@ -55,11 +55,11 @@ def question_argument(command: Command) -> Command:
     """Add QUESTION; an empty one is refused before anything is loaded."""
     # All that stands there is taken, to say what is wrong with a question without quotes.
     return click.argument(
-        "question", metavar=tr("QUESTION"), nargs=-1, required=True, callback=_asked
+        "question", metavar=tr("QUESTION"), nargs=-1, required=True, callback=_read_question
     )(command)
 
 
-def _asked(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> str:
+def _read_question(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> str:
     from localrag.errors import UsageError
 
     if not "".join(value).strip():
@@ -69,12 +69,12 @@ def _asked(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> str
             "The question came as {count} words, and not as one.",
             hint="Put it in quotes: {question}",
             count=len(value),
-            question=_quoted(" ".join(value)),
+            question=_quote(" ".join(value)),
         )
     return value[0]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text as one word of a command line."""
     return f'"{text}"' if os.name == "nt" else shlex.quote(text)
 
@@ -103,6 +103,11 @@ def json_option(command: Command) -> Command:
     return click.option(
         "--json", "as_json", is_flag=True, help=tr("Print one JSON object instead of text.")
     )(command)
+
+
+def common_options(command: Command) -> Command:
+    """Add `--library` and `--json`, as `any_library_option` and `json_option` do."""
+    return any_library_option(json_option(command))
 
 
 def k_option(most: int, text: str = "") -> Callable[[Command], Command]:
@@ -144,6 +149,12 @@ def page_option(command: Command) -> Command:
     """Add `--html FILE`; the command receives `page: Path | None`."""
     text = tr("Save a page to view in a browser.")
     return file_option("--html", "page", text=text)(command)
+
+
+def table_option(command: Command) -> Command:
+    """Add `--output FILE` for a table; the command receives `output: Path | None`."""
+    text = tr("Save the table with its citations, as .xlsx, .csv, .html or .md.")
+    return file_option("-o", "--output", text=text)(command)
 
 
 def no_empty_path(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -203,7 +214,7 @@ def library_location(
     if value is not None:
         no_empty_path(context, option, (value,))
     chosen = value or (context.obj or {}).get(CONTEXT_LIBRARY)
-    name = _quoted(str(chosen))
+    name = _quote(str(chosen))
     named = chosen and context.info_name not in SERVERS
     name_library(f"--library {name}" if named else "")
     if chosen is not None and not isinstance(chosen, str):  # as the group has read it
@@ -307,28 +318,25 @@ def read_seconds(_: click.Context, __: click.Parameter, value: str | None) -> fl
     return float(match[1]) * (60 if match[2] == "m" else 1)
 
 
-class Interrupts:
-    """The first Ctrl-C sets `stopped`, so that what there is is shown; the second ends all."""
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """What the first Ctrl-C sets, so that what there is is shown; the second ends all."""
+    import signal
+    import threading
 
-    def __init__(self, stopped: threading.Event) -> None:
-        self._stopped = stopped
+    stopped = threading.Event()
 
-    def __enter__(self) -> None:
-        import signal
-
-        self._before = signal.getsignal(signal.SIGINT)
-        signal.signal(signal.SIGINT, self._stop)
-
-    def _stop(self, *_: object) -> None:
-        if self._stopped.is_set():
+    def stop(*_: object) -> None:
+        if stopped.is_set():
             raise KeyboardInterrupt
-        self._stopped.set()
+        stopped.set()
         note(tr("Stopping; what was read is kept. Press Ctrl-C again to end at once."))
 
-    def __exit__(self, *_: object) -> None:
-        import signal
-
-        signal.signal(signal.SIGINT, self._before)
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def stdout_console() -> Console:
@@ -385,21 +393,18 @@ def open_library(folder: Location, settings: Settings | None = None) -> LocalRAG
     )
 
 
+_ORIGINS = {
+    "file": "{source} is not in the library; it was read now.",
+    "changed": "{source} has changed since it was added; this is what the library holds. "
+    "`localrag add` reads it again.",
+    "gone": "{source} is gone; this is what the library holds.",
+}
+
+
 def say_origin(source: str, origin: str) -> None:
     """Note that a file is not in the library, or no longer what the library holds."""
-    match origin:
-        case "file":
-            note(tr("{source} is not in the library; it was read now.", source=source))
-        case "changed":
-            note(
-                tr(
-                    "{source} has changed since it was added; this is what the library holds. "
-                    "`localrag add` reads it again.",
-                    source=source,
-                )
-            )
-        case "gone":
-            note(tr("{source} is gone; this is what the library holds.", source=source))
+    if origin in _ORIGINS:
+        note(tr(_ORIGINS[origin], source=source))
 
 
 def note_rebuilding(path: Path) -> None:

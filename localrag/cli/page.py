@@ -16,8 +16,8 @@ from localrag.cli.output import (
     file_option,
     no_empty_path,
     note,
-    note_rebuilding,
     note_tr,
+    open_library,
     say_origin,
     stdout_console,
     write_report,
@@ -53,9 +53,7 @@ def page(
     library: Location,
 ) -> None:
     """Exit with code 1 where an image was asked for and there is none."""
-    from localrag.api import LocalRAG
-
-    with LocalRAG.open(library, create=False, on_note=note, on_damage=note_rebuilding) as rag:
+    with open_library(library) as rag:
         view = rag.page(source, number, highlight=highlight, image=output is not None)
     if highlight is not None:
         for line in marking(view):

@@ -28,26 +28,25 @@ def ask(folder: Path) -> str | None:
 
 def existing(question: str) -> str:
     """One that there is already, or a recovery key. Raises UsageError."""
-    if (line := _from_descriptor()) is not None:
-        return line
-    _expect_terminal()
-    return str(click.prompt(question, hide_input=True, err=True))
+    return _read(question)
 
 
 def new(question: str) -> str:
     """One that is chosen now, typed twice at the terminal. Raises UsageError."""
+    return _read(question, confirmation_prompt=True)
+
+
+def _read(question: str, *, confirmation_prompt: bool = False) -> str:
     if (line := _from_descriptor()) is not None:
         return line
-    _expect_terminal()
-    return str(click.prompt(question, hide_input=True, confirmation_prompt=True, err=True))
-
-
-def _expect_terminal() -> None:
     if not sys.stdin.isatty():
         raise UsageError(
             "There is no terminal to type a passphrase at.",
             hint="Name a file descriptor to read it from: localrag --passphrase-fd 3 ... 3<FILE",
         )
+    return str(
+        click.prompt(question, hide_input=True, confirmation_prompt=confirmation_prompt, err=True)
+    )
 
 
 def _from_descriptor() -> str | None:

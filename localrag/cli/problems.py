@@ -21,11 +21,11 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
     """Print a table of them, of at most so many rows; how many are left. Nothing for none."""
     from rich.text import Text
 
-    rows = sorted(_grouped(problems), key=_order)
+    rows = sorted(_merge_by_suffix(problems), key=_order)
     shown = rows[:most]
     if not shown:
         return 0
-    folder = _common([problem.source for problem in shown])
+    folder = _common_folder([problem.source for problem in shown])
     console.print()
     title = tr("Not read, or not read well:")
     if folder:
@@ -53,7 +53,7 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
     return len(rows) - len(shown)
 
 
-def _grouped(problems: Sequence[Problem]) -> Iterator[Problem]:
+def _merge_by_suffix(problems: Sequence[Problem]) -> Iterator[Problem]:
     """The same, but files of a type that is not read once for each suffix."""
     counted: dict[str, list[Problem]] = {}
     for problem in problems:
@@ -64,7 +64,7 @@ def _grouped(problems: Sequence[Problem]) -> Iterator[Problem]:
     for name, several in counted.items():
         errors = [problem.error for problem in several if problem.error is not None]
         total = sum(count for error in errors if isinstance(count := error.values["count"], int))
-        folder = _common([problem.source for problem in several])
+        folder = _common_folder([problem.source for problem in several])
         first = errors[0]
         values = first.values | {"count": total}
         merged = type(first)(first.message, hint=first.hint, **values)
@@ -79,7 +79,7 @@ def _order(problem: Problem) -> tuple[object, ...]:
     return counted, error is None, kind, problem.source, problem.pages
 
 
-def _common(sources: Sequence[str]) -> str:
+def _common_folder(sources: Sequence[str]) -> str:
     """The folder that all lie in; "" where that is none, or not more than the disk."""
     try:
         common = os.path.commonpath([os.path.dirname(source) for source in sources])  # noqa: PTH120

@@ -10,16 +10,7 @@ import click
 
 from localrag.cli.embedding import embedding_option
 from localrag.cli.jobs import expect_queue, put, queue_options
-from localrag.cli.output import (
-    UNREAD,
-    any_library_option,
-    emit_json,
-    json_option,
-    note,
-    note_list,
-    note_tr,
-    say_tr,
-)
+from localrag.cli.output import UNREAD, common_options, emit_json, note, note_list, note_tr, say_tr
 from localrag.messages import spoken, tr
 
 if TYPE_CHECKING:
@@ -38,8 +29,7 @@ if TYPE_CHECKING:
 )
 @embedding_option(tr("Switch to this embedding model: its name or a preset (english)."))
 @queue_options(tr("Let a server of this library in a database do it, with its settings."))
-@any_library_option
-@json_option
+@common_options
 def rebuild(
     embedding: str | None, queue: bool, user: str, library: Location, as_json: bool
 ) -> None:

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import (
-    any_library_option,
-    emit_json,
-    json_option,
-    no_empty_path,
-    note,
-    note_tr,
-    say_tr,
-)
+from localrag.cli.output import common_options, emit_json, no_empty_path, note, note_tr, say_tr
 from localrag.errors import UsageError
 from localrag.messages import spoken, tr
 
@@ -39,8 +31,7 @@ if TYPE_CHECKING:
     help=tr("Delete the whole library, from its folder or its database; asks for its name first."),
 )
 @click.option("--yes", is_flag=True, help=tr("With --everything: do not ask."))
-@any_library_option
-@json_option
+@common_options
 def remove(
     sources: tuple[str, ...], everything: bool, yes: bool, library: Location, as_json: bool
 ) -> None:

@@ -37,6 +37,18 @@ if TYPE_CHECKING:
     Why = Difference | Literal["open", "unproven", "hosted"]
 
 
+_REASONS = {
+    "library": "it serves another library",
+    "version": "it is of another version",
+    "installation": "it is of another installation",
+    "settings": "it was started with other settings",
+    "models": "models have changed since it was started",
+    "open": "others may use the folder {folder}",
+    "unproven": "it does not prove that it has your token",
+    "hosted": "the language model is on another machine",
+}
+
+
 def answering(folder: Location, settings: Settings | None = None, *, server: bool) -> Answering:
     """The library in `folder`: with `server`, behind one that runs and fits, if there is one."""
     settings = settings or load_settings()
@@ -94,23 +106,7 @@ def running(
 
 def reason_text(why: Why) -> str:
     """Why a server is not used."""
-    match why:
-        case "library":
-            return tr("it serves another library")
-        case "version":
-            return tr("it is of another version")
-        case "installation":
-            return tr("it is of another installation")
-        case "settings":
-            return tr("it was started with other settings")
-        case "models":
-            return tr("models have changed since it was started")
-        case "open":
-            return tr("others may use the folder {folder}", folder=server_folder())
-        case "unproven":
-            return tr("it does not prove that it has your token")
-        case "hosted":
-            return tr("the language model is on another machine")
+    return tr(_REASONS[why], folder=server_folder())
 
 
 class ServedLibrary:
@@ -155,7 +151,7 @@ class ServedLibrary:
 
         written = False
         try:
-            with closing(self._told("ask", question, self._hearing(on_step), **asked)) as pieces:
+            with closing(self._events("ask", question, self._hearing(on_step), **asked)) as pieces:
                 for piece in pieces:
                     written = True
                     yield piece
@@ -169,12 +165,12 @@ class ServedLibrary:
 
     def ask(self, question: str, **asked: Unpack[Asking]) -> Answer:
         """As `LocalRAG.ask`."""
-        answer = self._result("ask", question, self._hearing(_unheard), **asked)
+        answer = self._result("ask", question, self._hearing(_ignore_step), **asked)
         return self._here.ask(question, **asked) if answer is None else answer
 
     def standalone(self, question: str, history: Sequence[Turn]) -> str:
         """As `LocalRAG.standalone`."""
-        searched = self._result("standalone", question, _unheard, history=history)
+        searched = self._result("standalone", question, _ignore_step, history=history)
         return self._here.standalone(question, history) if searched is None else searched
 
     def _result(self, what: What, question: str, on_step: OnStep, **asked: Any) -> Any:
@@ -182,11 +178,11 @@ class ServedLibrary:
         from localrag.server.client import GoneError
 
         with suppress(GoneError):
-            *_, result = self._told(what, question, on_step, **asked)
+            *_, result = self._events(what, question, on_step, **asked)
             return result
         return None
 
-    def _told(self, what: What, question: str, on_step: OnStep, **asked: Any) -> Generator[Any]:
+    def _events(self, what: What, question: str, on_step: OnStep, **asked: Any) -> Generator[Any]:
         """Text as it is written, then the result. Raises `GoneError`, also ever after."""
         from localrag.server.calls import Call, CallResult, StepDone, TextEvent, WaitingEvent
         from localrag.server.client import GoneError
@@ -215,7 +211,7 @@ class ServedLibrary:
             raise
 
 
-def _unheard(_: Step) -> None:
+def _ignore_step(_: Step) -> None:
     """Tell nobody."""
 
 

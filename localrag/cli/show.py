@@ -12,12 +12,11 @@ import click
 from localrag.cli.output import (
     INDENT,
     ListItem,
-    any_library_option,
+    common_options,
     emit_json,
-    json_option,
     no_empty_path,
     note,
-    note_rebuilding,
+    open_library,
     say_origin,
     stdout_console,
 )
@@ -70,15 +69,14 @@ def _pages(_: click.Context, __: click.Parameter, value: str | None) -> Ranges:
     callback=_pages,
     help=tr("Only these pages, such as 1-3,7."),
 )
-@any_library_option
-@json_option
+@common_options
 def show(source: str, pages: Ranges, library: Location, as_json: bool) -> None:
     """Print pages; changes nothing."""
     from localrag.api import LocalRAG
     from localrag.presentation.reading import reading_json, with_starts
 
     try:
-        with LocalRAG.open(library, create=False, on_note=note, on_damage=note_rebuilding) as rag:
+        with open_library(library) as rag:
             reading = rag.show(source)
     except LibraryNotFoundError:
         reading = LocalRAG.read(source, on_note=note)
@@ -150,12 +148,12 @@ def _print(console: Console, reading: DocumentReading, pages: Sequence[tuple[Pag
             console.print(ListItem(Text(text, style=style)))
         end = start + len(page.text)
         here = chunks[bisect_left(begins, start) : bisect_left(begins, end)]
-        text = _marked(page.text, [(line.start - start, line.position + 1) for line in here])
+        text = _mark_passages(page.text, [(line.start - start, line.position + 1) for line in here])
         for line in text.split("\n"):  # indented, so that none looks like a line of ours
             console.print(ListItem(Text(" " * INDENT + line)))
 
 
-def _marked(text: str, begins: Sequence[tuple[int, int]]) -> str:
+def _mark_passages(text: str, begins: Sequence[tuple[int, int]]) -> str:
     """The text with a mark where each passage begins; `begins` are offsets and numbers."""
     parts, done = [], 0
     for offset, number in begins:

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localrag.cli.output import (
-    ListItem,
-    any_library_option,
-    emit_json,
-    json_option,
-    say_tr,
-    stdout_console,
-    table,
-)
+from localrag.cli.output import ListItem, common_options, emit_json, say_tr, stdout_console, table
 from localrag.messages import tr
 from localrag.printable import as_name
 
@@ -38,8 +30,7 @@ _LISTED = ("id", "title", "sources", "pages", "chunks", "language", "added_at", 
     is_flag=True,
     help=tr("List the files that were not read and the pages that were not read well."),
 )
-@any_library_option
-@json_option
+@common_options
 def status(documents: bool, only_problems: bool, library: Location, as_json: bool) -> None:
     """Print counts, sizes and models; no model is loaded."""
     from localrag.ahead import kept_ahead
@@ -140,16 +131,6 @@ def _lacking(what: Lacking) -> str:
     )
 
 
-def _outdated(count: int) -> dict[str, str]:
-    if not count:
-        return {}
-    advice = tr(
-        "{count} documents; `localrag rebuild` reads them again, if their files are there",
-        count=count,
-    )
-    return {tr("Read by an older version"): advice}
-
-
 def _overview(
     library_status: LibraryStatus, readings: Sequence[PageReading], more: Mapping[str, str]
 ) -> Table:
@@ -165,14 +146,18 @@ def _overview(
         tr("Pages"): str(counts.pages),
         tr("OCR"): recognised_text(readings) or tr("none"),
         tr("Passages"): str(counts.chunks),
-        **_outdated(library_status.outdated),
-        tr("Size on disk"): decimal(library_status.size_on_disk),
-        tr("Embedding model"): tr(
-            "{model} ({dimension} dimensions)",
-            model=library_status.embedding.name,
-            dimension=library_status.embedding.dimension,
-        ),
     }
+    if library_status.outdated:
+        rows[tr("Read by an older version")] = tr(
+            "{count} documents; `localrag rebuild` reads them again, if their files are there",
+            count=library_status.outdated,
+        )
+    rows[tr("Size on disk")] = decimal(library_status.size_on_disk)
+    rows[tr("Embedding model")] = tr(
+        "{model} ({dimension} dimensions)",
+        model=library_status.embedding.name,
+        dimension=library_status.embedding.dimension,
+    )
     names = {"vectors": tr("vectors"), "keywords": tr("keywords")}
     for index in library_status.derived:
         state = tr("up to date") if index.present and not index.behind else tr("will catch up")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,9 @@ import click
 
 from localrag.cli.filtering import pages_option
 from localrag.cli.output import (
-    Interrupts,
-    any_library_option,
+    common_options,
     emit_json,
-    json_option,
+    interruptible,
     note,
     note_tr,
     open_library,
@@ -51,8 +49,7 @@ SECONDS = 120.0
         "the document's own words; the next run goes on there."
     ),
 )
-@any_library_option
-@json_option
+@common_options
 def summarise(
     patterns: tuple[str, ...],
     about: str,
@@ -64,14 +61,13 @@ def summarise(
     """Write and print."""
     from localrag.presentation.summaries import summary_json
 
-    stopped = threading.Event()
-    with open_library(library) as rag, Interrupts(stopped):
+    with open_library(library) as rag, interruptible() as stopped:
         made = rag.summarise(
             patterns,
             about=about,
             pages=pages,
             seconds=budget or SECONDS,
-            on_event=_teller(),
+            on_event=_event_printer(),
             stopped=stopped,
         )
     if as_json:
@@ -80,7 +76,7 @@ def summarise(
         _print(made)
 
 
-def _teller() -> Callable[[Event], None]:
+def _event_printer() -> Callable[[Event], None]:
     """Says what the document has, how much there is to write, and each section as it is done."""
     from localrag.library.records import NotKept
     from localrag.presentation.summaries import begun_text, section_title

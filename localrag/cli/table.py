@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from localrag.cli.filtering import types_option
 from localrag.cli.output import (
-    Interrupts,
-    any_library_option,
+    common_options,
     emit_json,
-    file_option,
-    json_option,
+    interruptible,
     note,
     note_tr,
     open_library,
     say,
     stdout_console,
+    table_option,
     write_report,
 )
 from localrag.cli.output import table as grid
-from localrag.documents.formats import table as formats
 from localrag.library.catalogue.filters import Filter
 from localrag.messages import spoken, tr
 
@@ -68,24 +66,15 @@ def _columns(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> t
     metavar=tr("WORDS"),
     help=tr("Only documents that hold at least one of these words."),
 )
-@click.option(
-    "--type",
-    "types",
-    multiple=True,
-    type=click.Choice(formats.names()),
-    help=tr("Only in files of this kind; may be repeated."),
-)
+@types_option
 @click.option(
     "--save",
     default="",
     metavar=tr("NAME"),
     help=tr("Keep the table under this name: `localrag tables show` asks what is new."),
 )
-@file_option(
-    "-o", "--output", text=tr("Save the table with its citations, as .xlsx, .csv, .html or .md.")
-)
-@any_library_option
-@json_option
+@table_option
+@common_options
 def table(
     patterns: tuple[str, ...],
     columns: tuple[Column, ...],
@@ -118,9 +107,8 @@ def ask_and_print(
 
     if output is not None:
         check_suffix(output)  # before hours of work
-    stopped = threading.Event()
-    with open_library(library) as rag, Interrupts(stopped):
-        made = make(rag, on_event=_teller(columns_of(rag)), stopped=stopped)
+    with open_library(library) as rag, interruptible() as stopped:
+        made = make(rag, on_event=_event_printer(columns_of(rag)), stopped=stopped)
     if output is not None:
         write_report(output, exported(made, output))
         note_tr("Saved: {path}", path=output)
@@ -130,7 +118,7 @@ def ask_and_print(
         print_table(made)
 
 
-def _teller(columns: Sequence[Column]) -> Callable[[Event], None]:
+def _event_printer(columns: Sequence[Column]) -> Callable[[Event], None]:
     """Says how much there is to do, and each cell as it is read."""
     from localrag.library.records import NotKept
     from localrag.presentation.tables import begun_text, cell_text

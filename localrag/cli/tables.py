@@ -9,13 +9,13 @@ import click
 
 from localrag.cli.output import (
     any_library_option,
+    common_options,
     emit_json,
-    file_option,
-    json_option,
     note_tr,
     open_library,
     say,
     say_tr,
+    table_option,
 )
 from localrag.messages import tr
 
@@ -32,8 +32,7 @@ def tables() -> None:
 
 
 @tables.command("list", help=tr("List the saved tables with their documents and questions."))
-@any_library_option
-@json_option
+@common_options
 def list_tables(library: Location, as_json: bool) -> None:
     """List them."""
     from localrag.presentation.tables import saved_json, saved_lines
@@ -54,11 +53,8 @@ def list_tables(library: Location, as_json: bool) -> None:
     help=tr("Show a saved table: documents that have come or changed since are asked, no others.")
 )
 @click.argument("name", metavar=tr("NAME"))
-@file_option(
-    "-o", "--output", text=tr("Save the table with its citations, as .xlsx, .csv, .html or .md.")
-)
-@any_library_option
-@json_option
+@table_option
+@common_options
 def show(name: str, output: Path | None, library: Location, as_json: bool) -> None:
     """Ask what is new, and print."""
     from localrag.cli.table import ask_and_print

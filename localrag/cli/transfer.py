@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localrag.cli.output import (
-    any_library_option,
+    common_options,
     emit_json,
     json_option,
     library_option,
@@ -36,7 +36,7 @@ def named(_context: click.Context, _parameter: click.Parameter, text: str) -> Pa
 archive_argument = click.argument("archive", metavar=tr("FILE"), type=click.Path(), callback=named)
 
 
-def _told(manifest: TransferManifest, started: float) -> dict[str, Any]:
+def _counts_and_time(manifest: TransferManifest, started: float) -> dict[str, Any]:
     """What both say of the library and of the work."""
     return {
         "documents": manifest.documents,
@@ -64,8 +64,7 @@ def _told(manifest: TransferManifest, started: float) -> dict[str, Any]:
     help=tr("Encrypt the file for this age recipient; may be given several times."),
 )
 @click.option("--in-clear", is_flag=True, help=tr("Leave the export of a vault unencrypted."))
-@any_library_option
-@json_option
+@common_options
 def export_library(
     archive: Path,
     encrypt: bool,
@@ -95,7 +94,7 @@ def export_library(
         protection=protection,
         in_clear=in_clear,
     )
-    values, size = _told(manifest, started), archive.stat().st_size
+    values, size = _counts_and_time(manifest, started), archive.stat().st_size
     if as_json:
         emit_json({"file": str(archive), "bytes": size} | values)
         return
@@ -160,7 +159,7 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
         describe=finding_text,
         unlock=unlock,
     )
-    values, wanted = _told(manifest, started), manifest.embedding_name
+    values, wanted = _counts_and_time(manifest, started), manifest.embedding_name
     models = factory.make_models()
     specs = [spec for part in models.parts(wanted) if (spec := models.catalogue.find(part))]
     missing = [spec.id for spec in specs if models.status(spec).state in ("missing", "partial")]
@@ -185,7 +184,7 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
         )
 
 
-def _located(_context: click.Context, _parameter: click.Parameter, text: str) -> Location:
+def _read_location(_context: click.Context, _parameter: click.Parameter, text: str) -> Location:
     from localrag.library.location import location_of
 
     if not text:
@@ -201,8 +200,8 @@ def _located(_context: click.Context, _parameter: click.Parameter, text: str) ->
         "source stays."
     ),
 )
-@click.argument("source", metavar=tr("SRC"), callback=_located)
-@click.argument("target", metavar=tr("DST"), callback=_located)
+@click.argument("source", metavar=tr("SRC"), callback=_read_location)
+@click.argument("target", metavar=tr("DST"), callback=_read_location)
 @json_option
 def migrate(source: Location, target: Location, as_json: bool) -> None:
     """Copy and report."""

@@ -14,6 +14,7 @@ import click
 from localrag.cli.output import (
     CONTEXT_LIBRARY,
     any_library_option,
+    common_options,
     emit_json,
     json_option,
     library_location,
@@ -82,8 +83,7 @@ def users(context: click.Context, library: Location, as_json: bool) -> None:
 
 
 @users.command(name="list", help=tr("List the users, and what they may do in which library."))
-@any_library_option
-@json_option
+@common_options
 def list_(library: Location, as_json: bool) -> None:
     """Print all users."""
     _list(library, as_json)
@@ -122,8 +122,7 @@ def _list(library: Location, as_json: bool) -> None:
     )
 )
 @user_argument
-@any_library_option
-@json_option
+@common_options
 def add(name: str, library: Location, as_json: bool) -> None:
     """Add one, who may use nothing yet."""
     with _users_of(library) as those:
@@ -148,8 +147,7 @@ def add(name: str, library: Location, as_json: bool) -> None:
 
 @users.command(help=tr("Print a new token; the old one and all sessions of the user end at once."))
 @user_argument
-@any_library_option
-@json_option
+@common_options
 def renew(name: str, library: Location, as_json: bool) -> None:
     """Another secret for the same user."""
     with _users_of(library) as those:
@@ -159,8 +157,7 @@ def renew(name: str, library: Location, as_json: bool) -> None:
 
 @users.command(help=tr("Remove a user; the token and all sessions end at once."))
 @user_argument
-@any_library_option
-@json_option
+@common_options
 def remove(name: str, library: Location, as_json: bool) -> None:
     """Remove one, and say so."""
     with _users_of(library) as those:
@@ -187,8 +184,7 @@ def _print_token(name: str, token: str, as_json: bool) -> None:
 )
 @user_argument
 @click.argument("role", metavar=tr("ROLE|none"), type=click.Choice(_ROLES))
-@any_library_option
-@json_option
+@common_options
 def grant(name: str, role: Role | str, library: Location, as_json: bool) -> None:
     """Change one grant."""
     from localrag.library.location import name_of
@@ -228,8 +224,7 @@ def grant(name: str, role: Role | str, library: Location, as_json: bool) -> None
     type=click.IntRange(1, _MOST_DAYS),
     help=tr("For how many days the records of the database are kept (90)."),
 )
-@any_library_option
-@json_option
+@common_options
 def audit(
     name: str | None,
     since: datetime | None,

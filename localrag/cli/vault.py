@@ -142,10 +142,7 @@ def passphrase(recovery: bool, library: Path) -> None:
     _expect_vault(library)
     before = passphrases.existing(tr("Current passphrase"))
     key = vaults.key_by_passphrase(vaults.header_of(library), before)
-    vaults.change_passphrase(library, key, passphrases.new(tr("New passphrase")))
-    say_tr("The passphrase has been changed.")
-    if recovery:
-        _show(vaults.change_recovery(library, key))
+    _change(library, key, recovery=recovery)
 
 
 @vault.command(
@@ -159,9 +156,7 @@ def recover(library: Path) -> None:
     _expect_vault(library)
     shown = passphrases.existing(tr("Recovery key"))
     key = vaults.key_by_recovery(vaults.header_of(library), shown)
-    vaults.change_passphrase(library, key, passphrases.new(tr("New passphrase")))
-    say_tr("The passphrase has been changed.")
-    _show(vaults.change_recovery(library, key))
+    _change(library, key, recovery=True)
 
 
 @vault.command(help=tr("Decrypt the vault: it becomes an ordinary library, unencrypted on disk."))
@@ -184,6 +179,15 @@ def decrypt(yes: bool, library: Path) -> None:
         documents=counts.documents,
         chunks=counts.chunks,
     )
+
+
+def _change(library: Path, key: bytes, *, recovery: bool) -> None:
+    from localrag.library.folder import vaults
+
+    vaults.change_passphrase(library, key, passphrases.new(tr("New passphrase")))
+    say_tr("The passphrase has been changed.")
+    if recovery:
+        _show(vaults.change_recovery(library, key))
 
 
 def _expect_vault(library: Path) -> None:

@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from localrag.indexing.events import IndexingEvent
     from localrag.library.location import Location
 
+CHANGES = {
+    "added": "added: {source} (passages: {chunks})",
+    "updated": "updated: {source} (passages: {chunks})",
+    "linked": "another name of the same content: {source}",
+    "removed": "removed, it is gone: {source}",
+    "back": "{source} is there again.",
+    "withheld": "{gone} of {files} files from {source} are gone at once; they stay in the "
+    "library. If you deleted them: localrag add --prune {source}",
+    "restless": "{source} is still being written; the next run takes it.",
+    "waiting": "Waiting: the library is in use by {holder}.",
+}
 AWAY = {
     "missing": "{source} is not there. Its documents stay in the library until it is back.",
     "empty": (
@@ -116,7 +127,7 @@ def watch(
         walk(places, [])
 
     def tell(event: IndexingEvent) -> None:
-        line = _told(event)
+        line = _line(event)
         if line is None:
             return
         name, values, text = line
@@ -157,25 +168,12 @@ def watch(
         raise click.exceptions.Exit(UNREAD if complete else 1)
 
 
-def _told(event: IndexingEvent) -> tuple[str, dict[str, Any], str] | None:
+def _line(event: IndexingEvent) -> tuple[str, dict[str, Any], str] | None:
     """An event's name, its values and what a person reads; None for what is no change."""
     from localrag.indexing import events
     from localrag.presentation.records import picked
 
     match event:
-        case events.Committed(source, _, chunks, replaced):
-            values = {"source": source, "chunks": chunks}
-            if replaced:
-                return "updated", values, tr("updated: {source} (passages: {chunks})", **values)
-            return "added", values, tr("added: {source} (passages: {chunks})", **values)
-        case events.Linked(source):
-            return (
-                "linked",
-                {"source": source},
-                tr("another name of the same content: {source}", source=source),
-            )
-        case events.Removed(source):
-            return "removed", {"source": source}, tr("removed, it is gone: {source}", source=source)
         case events.Failed(source, error):
             reason = spoken(error)
             return "failed", {"source": source, "reason": reason}, reason
@@ -189,20 +187,14 @@ def _told(event: IndexingEvent) -> tuple[str, dict[str, Any], str] | None:
         case events.Away(why=why):
             values = picked(event, "source", "why", "reason")
             return "away", values, tr(AWAY[why], **values)
-        case events.Back(source):
-            return "back", {"source": source}, tr("{source} is there again.", source=source)
+        case events.Committed(replaced=replaced):
+            name, values = "updated" if replaced else "added", picked(event, "source", "chunks")
         case events.Withheld():
-            values = picked(event, "source", "gone", "files")
-            text = tr(
-                "{gone} of {files} files from {source} are gone at once; they stay in the "
-                "library. If you deleted them: localrag add --prune {source}",
-                **values,
-            )
-            return "withheld", values, text
-        case events.Restless(source):
-            text = tr("{source} is still being written; the next run takes it.", source=source)
-            return "restless", {"source": source}, text
+            name, values = "withheld", picked(event, "source", "gone", "files")
         case events.Waiting(holder):
-            text = tr("Waiting: the library is in use by {holder}.", holder=holder)
-            return "waiting", {"holder": holder}, text
-    return None
+            name, values = "waiting", {"holder": holder}
+        case events.Linked() | events.Removed() | events.Back() | events.Restless():
+            name, values = type(event).__name__.lower(), picked(event, "source")
+        case _:
+            return None
+    return name, values, tr(CHANGES[name], **values)

@@ -51,7 +51,6 @@ class Chunker(Protocol):
 
     def chunk(self, document: Document) -> list[Chunk]:
         """Chunks in the order of the text, which together hold all of it but white space."""
-        ...
 
 
 def passage_text(chunk: Chunk) -> str:
@@ -165,10 +164,10 @@ class SentenceChunker:
             return []
         ends = pairwise([*source.with_rows([span.start for span in spans]), len(source.text)])
         starts = [cut for start, end in ends for cut in source.cuts(start, end, _LONGEST)]
-        units = self._glued(source, self._units(source, [*starts, len(source.text)]))
+        units = self._mark_glued(source, self._units(source, [*starts, len(source.text)]))
         title, title_tokens = self._title(source)
         headings = list({HEADING_SEPARATOR.join(path) for _, path in source.sections[1:]})
-        tokens_of = dict(zip(headings, self._counted(headings), strict=True))
+        tokens_of = dict(zip(headings, self._token_counts(headings), strict=True))
         passages: list[tuple[_Cut, int]] = []
         for group in self._groups(source, units):
             heading, heading_tokens = self._heading(group.path, tokens_of)
@@ -176,22 +175,22 @@ class SentenceChunker:
             above = heading_tokens + title_tokens + 1
             for start, end, tokens in self._pack(source, group.units, self._max - above):
                 passages.append((_Cut(start, end, heading), tokens + above))
-        return source.chunks(self._verified(source, title, passages))
+        return source.chunks(self._fit_to_limit(source, title, passages))
 
     def _title(self, source: _Source) -> tuple[str, int]:
         """The title as it counts for each passage, and its tokens with the sign behind it.
 
         None where it would take a quarter of a passage: it then stands above the limit.
         """
-        tokens = self._counted([source.title])[0] + 1 if source.title else 0
+        tokens = self._token_counts([source.title])[0] + 1 if source.title else 0
         return (source.title, tokens) if tokens <= self._max // 4 else ("", 0)
 
     def _units(self, source: _Source, cuts: Sequence[int]) -> list[_Unit]:
         """What lies between neighbouring cuts."""
-        counts = self._counted([source.shown(a, b) for a, b in pairwise(cuts)])
+        counts = self._token_counts([source.shown(a, b) for a, b in pairwise(cuts)])
         return [_Unit(a, b, n) for (a, b), n in zip(pairwise(cuts), counts, strict=True)]
 
-    def _glued(self, source: _Source, units: list[_Unit]) -> list[_Unit]:
+    def _mark_glued(self, source: _Source, units: list[_Unit]) -> list[_Unit]:
         """The same, that know what they may not be parted from: a header, or a short caption."""
         glued = units[:1]
         for before, unit in pairwise(units):
@@ -272,7 +271,7 @@ class SentenceChunker:
             tokens = sums[after] - sums[begin]
             yield units[begin].start, units[after - 1].end, tokens
 
-    def _verified(
+    def _fit_to_limit(
         self, source: _Source, title: str, passages: list[tuple[_Cut, int]]
     ) -> list[_Cut]:
         """Count what is close to the limit as a whole, and halve what is above it.
@@ -285,7 +284,7 @@ class SentenceChunker:
             sure = 0.5 if source.row_at(passage.start) or source.row_at(passage.end) else 0.9
             (done if tokens <= sure * self._max else doubtful).append(passage)
         while doubtful:
-            counts = self._counted(
+            counts = self._token_counts(
                 [_passage(title, p.heading, source.shown(p.start, p.end)) for p in doubtful]
             )
             halves: list[_Cut] = []
@@ -303,13 +302,13 @@ class SentenceChunker:
         while path and path[0]:
             heading = HEADING_SEPARATOR.join(path)
             if heading not in tokens_of:
-                tokens_of[heading] = self._counted([heading])[0]
+                tokens_of[heading] = self._token_counts([heading])[0]
             if tokens_of[heading] <= self._max // 4:
                 return heading, tokens_of[heading]
             path = path[1:] if len(path) > 1 else (path[0][: len(path[0]) // 2].rstrip(),)
         return "", 0
 
-    def _counted(self, texts: Sequence[str]) -> list[int]:
+    def _token_counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, and no fewer than its length allows in any language.
 
         A tokenizer may take a megabyte without a space for one unknown word.
@@ -329,7 +328,7 @@ class SentenceChunker:
         short = names
         for longest in _LONGEST_NAMES:
             short = _shortened(names, longest)
-            counts = self._counted(short)
+            counts = self._token_counts(short)
             if sum(counts) <= self._target // 2:
                 break
         # A cell beside its name has room below a heading.
@@ -338,7 +337,7 @@ class SentenceChunker:
                 name[: len(name) // 2] if n > self._max // 4 else name
                 for name, n in zip(short, counts, strict=True)
             )
-            counts = self._counted(short)
+            counts = self._token_counts(short)
         return short
 
     def _split_long(self, source: _Source, units: list[_Unit], limit: int) -> list[_Unit]:
@@ -507,7 +506,10 @@ class _Source:
                 runs.append(Columns(first - start, last - start, names))
         # A thousand names beside each row of two cells would fill the disk.
         if sum(len(run.names) for run in runs) > max(_FEW_NAMES, end - start):
-            runs = [_reached(run, self.text[start + run.start : start + run.end]) for run in runs]
+            runs = [
+                _without_unused_names(run, self.text[start + run.start : start + run.end])
+                for run in runs
+            ]
         return tuple(runs)
 
     def shown(self, start: int, end: int) -> str:
@@ -598,7 +600,7 @@ def _shortened(names: tuple[str, ...], longest: int = _LONGEST_NAMES[0]) -> tupl
     )
 
 
-def _reached(columns: Columns, rows: str) -> Columns:
+def _without_unused_names(columns: Columns, rows: str) -> Columns:
     """Without the names that no row has a cell for; what is shown of the rows stays the same."""
     widest = max(len(cells(row)) for row in rows.split("\n"))
     return replace(columns, names=columns.names[:widest])

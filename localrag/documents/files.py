@@ -112,7 +112,7 @@ def parse_file(
     if kind and (another := disguised(data)):
         # What only begins like that is refused below.
         with suppress(CorruptFileError):
-            return _misnamed(another.read(file), path.suffix.lower(), kind)
+            return _with_misnamed_note(another.read(file), path.suffix.lower(), kind)
     if kind:
         raise CorruptFileError(
             "{source} is named {suffix} but its content is {kind}.",
@@ -124,7 +124,7 @@ def parse_file(
     return file_format.read(file)
 
 
-def _misnamed(document: Document, suffix: str, content: str) -> Document:
+def _with_misnamed_note(document: Document, suffix: str, content: str) -> Document:
     first, *others = document.pages
     note = PageNote("misnamed", {"suffix": suffix, "content": content})
     return replace(document, pages=(replace(first, notes=(*first.notes, note)), *others))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import repeat
 from pathlib import PurePath
+from typing import TypeVar
 
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.positions import Layout, Mark
@@ -22,6 +23,8 @@ from localrag.documents.tables import header_rows_of, names_of, notes_of, titles
 from localrag.errors import EmptyFileError
 from localrag.text.normalize import clean, has_radicals, mend_radicals, script_of
 from localrag.types import PAGE_BREAK, Document, Heading, How, Page, PageNote, TableSpan, Unit
+
+T = TypeVar("T")
 
 LONGEST_HEADING = 1000
 """Code points; a longer one is text: each passage below it would repeat it."""
@@ -135,6 +138,17 @@ def squeeze(text: str) -> str:
 def resolved(text: str) -> str:
     """Text of markup whose entities have been resolved: they may stand for what `clean` drops."""
     return clean(text).replace("\n", " ")
+
+
+def grouped(items: Iterable[T], belongs: Callable[[list[T], T], bool]) -> list[list[T]]:
+    """The items in groups: each joins the group before it if it belongs there."""
+    groups: list[list[T]] = []
+    for item in items:
+        if groups and belongs(groups[-1], item):
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    return groups
 
 
 def join(left: str, right: str, vocabulary: Collection[str] = ()) -> str:

@@ -100,7 +100,6 @@ class PageReader(Protocol):
 
     def read(self, image: Image) -> PictureReading:
         """The lines of a picture, upright."""
-        ...
 
 
 class RapidOcrReader:
@@ -278,7 +277,9 @@ def _line(
 
     def box(left: float, right: float) -> Box:
         corners = [
-            _back(a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1]), turn, width, height)
+            _point_before_turn(
+                a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1]), turn, width, height
+            )
             for a, b in ((upper_left, upper_right), (lower_left, lower_right))
             for share in (left, right)
         ]
@@ -292,7 +293,9 @@ def _line(
     return OcrLine(reading.text, reading.confidence, box(0.0, 1.0), corners, words)
 
 
-def _back(x: float, y: float, turn: Turn, width: int, height: int) -> tuple[float, float]:
+def _point_before_turn(
+    x: float, y: float, turn: Turn, width: int, height: int
+) -> tuple[float, float]:
     """A point of the turned picture, in the picture as it was given."""
     if turn == 90:
         return y, height - x

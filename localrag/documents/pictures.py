@@ -26,7 +26,7 @@ from localrag.documents.formats.pdf.layout import (
     reading_order,
 )
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, PageLines, is_cjk, squeeze, words
+from localrag.documents.lines import Line, PageLines, grouped, is_cjk, squeeze, words
 from localrag.documents.ocr import (
     MOST_PIXELS,
     Box,
@@ -176,7 +176,7 @@ class Pictures:
             raise PictureError("too many")
         began = time.process_time()
         try:
-            reading = _seen(data)
+            reading = _recognised_lines(data)
         finally:
             self._count += 1
             self._seconds += time.process_time() - began
@@ -199,7 +199,7 @@ _read: dict[bytes, tuple[list[Line], float]] = {}
 """What pictures say, by their hash: a logo stands on every slide."""
 
 
-def _seen(data: bytes) -> tuple[list[Line], float]:
+def _recognised_lines(data: bytes) -> tuple[list[Line], float]:
     """The lines of a picture, without their places, and how sure they are."""
     try:
         with opened(data) as picture:
@@ -369,12 +369,7 @@ def _visual_lines(rows: Sequence[TextRow]) -> list[list[TextRow]]:
 
 def _near(line: Sequence[TextRow]) -> list[TextRow]:
     """The rows of a visual line, those put together that hardly a space parts."""
-    groups: list[list[TextRow]] = []
-    for row in line:
-        if groups and row.x0 - groups[-1][-1].x1 < 0.8 * row.size:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
+    groups = grouped(line, lambda group, row: row.x0 - group[-1].x1 < 0.8 * row.size)
     return [segment for group in groups for segment in merge_segments(group)]
 
 
@@ -418,7 +413,7 @@ def _stacks(rows: Sequence[TextRow]) -> list[list[TextRow]]:
     return stacks
 
 
-def _parts(stack: Sequence[TextRow], page: Sequence[TextRow]) -> Iterator[list[TextRow]]:
+def _parts(stack: Sequence[TextRow], page: Sequence[TextRow]) -> list[list[TextRow]]:
     """A stack, parted after rows on which the next word would have had room.
 
     How far rows may go shows in what stands above and below in the same column.
@@ -427,13 +422,7 @@ def _parts(stack: Sequence[TextRow], page: Sequence[TextRow]) -> Iterator[list[T
     next_column = min((row.x0 for row in page if row.x0 >= right), default=math.inf)
     same = (row.x1 for row in page if abs(row.x0 - left) < 3 * row.size and row.x1 < next_column)
     edge = max(right, *same, right)
-    part: list[TextRow] = []
-    for row in stack:
-        if part and edge - part[-1].x1 > first_word(row) + 0.8 * row.size:
-            yield part
-            part = []
-        part.append(row)
-    yield part
+    return grouped(stack, lambda part, row: edge - part[-1].x1 <= first_word(row) + 0.8 * row.size)
 
 
 def _is_running_text(stack: Sequence[TextRow]) -> bool:

@@ -38,7 +38,7 @@ def with_names(text: str, columns: Sequence[Columns]) -> str:
     for column in columns:
         lines = text[column.start : column.end].split("\n")
         rows = [line for line in lines if not _is_header(cells(line), column.names)]
-        named = (shown for row in rows or lines if (shown := _named(row, column.names)))
+        named = (shown for row in rows or lines if (shown := _named_row(row, column.names)))
         parts += text[done : column.start], "\n".join(named)
         done = column.end
     return "".join([*parts, text[done:]])
@@ -55,11 +55,11 @@ def named_rows(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
         start = column.start
         for row in chunk.text[column.start : column.end].split("\n"):
             if row.strip():
-                yield start, start + len(row), _named(row, column.names)
+                yield start, start + len(row), _named_row(row, column.names)
             start += len(row) + 1
 
 
-def _named(row: str, names: Sequence[str]) -> str:
+def _named_row(row: str, names: Sequence[str]) -> str:
     values = cells(row)
     if _is_header(values, names):
         return row

@@ -152,7 +152,7 @@ class ParsingProcess:
         of its own.
         """
         made = legacy.modern(path, data)
-        reply, document = self._asked(path, data if made is None else made, Document, page_done)
+        reply, document = self._exchange(path, data if made is None else made, Document, page_done)
         for attachment in reply.attached:
             attach(attachment)
         id_ = document.id if made is None else hashlib.sha256(data).hexdigest()
@@ -173,7 +173,7 @@ class ParsingProcess:
         `boxes` are as `positions.rectangles` gives them, on a page of `size`: on one of another
         size nothing is marked. Raises a ParsingError for what cannot be drawn within bounds.
         """
-        _, drawn = self._asked(path, data, Drawn, image=_Wanted(page, width, boxes, size))
+        _, drawn = self._exchange(path, data, Drawn, image=_Wanted(page, width, boxes, size))
         return drawn
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class ParsingProcess:
         with self._lock:
             self._end()
 
-    def _asked(
+    def _exchange(
         self,
         path: Path,
         data: bytes,
@@ -201,7 +201,7 @@ class ParsingProcess:
                 raise
         network.report(reply.attempts)
         if isinstance(outcome, _Refused):
-            raise _raised(outcome)
+            raise _error_of(outcome)
         return reply, outcome
 
     def _ask(self, path: Path, data: bytes, page_done: PageDone, image: _Wanted | None) -> _Reply:
@@ -389,7 +389,7 @@ def _decoded(message: bytes) -> _Reply | _PageDone:
         reply = msgspec.msgpack.decode(message, type=_Reply | _PageDone)
         match reply:
             case _Reply(outcome=_Refused() as refused):
-                _raised(refused)
+                _error_of(refused)
             case _Reply(outcome=Drawn(png=png)) if not png.startswith(b"\x89PNG\r\n\x1a\n"):
                 raise _crash(0)
     except (msgspec.MsgspecError, ValueError) as error:  # also no UTF-8
@@ -406,7 +406,7 @@ def _crash(code: int) -> ParsingError:
     )
 
 
-def _refused(error: ParsingError) -> _Refused:
+def _refusal(error: ParsingError) -> _Refused:
     values = {
         name: value if isinstance(value, int | float) else str(value)
         for name, value in error.values.items()
@@ -414,7 +414,7 @@ def _refused(error: ParsingError) -> _Refused:
     return _Refused(type(error).__name__, error.message, error.hint, values)
 
 
-def _raised(refused: _Refused) -> ParsingError:
+def _error_of(refused: _Refused) -> ParsingError:
     return parsing_error(refused.kind, refused.message, refused.hint, refused.values)
 
 
@@ -444,7 +444,7 @@ def main() -> None:
         outcome = _outcome(request, data, page_done, attached.append)
         encoded = _encoded(_Reply(outcome, list(network.attempts()[before:]), attached))
         if len(encoded) > LARGEST_REPLY:
-            encoded = _encoded(_Reply(_broken(request, "too much text")))
+            encoded = _encoded(_Reply(_unreadable(request, "too much text")))
         _write(sink, encoded)
 
 
@@ -461,13 +461,13 @@ def _outcome(
             return Drawn(*draw(path, data, image.page, image.width, image.boxes, image.size))
         return parse_file(path, data, request.options, page_done, attach=attach)
     except ParsingError as error:
-        return _refused(error)
+        return _refusal(error)
     except Exception as error:
-        return _broken(request, f"{type(error).__name__}: {error}".rstrip(": ")[:500])
+        return _unreadable(request, f"{type(error).__name__}: {error}".rstrip(": ")[:500])
 
 
-def _broken(request: _Request, reason: str) -> _Refused:
-    return _refused(
+def _unreadable(request: _Request, reason: str) -> _Refused:
+    return _refusal(
         ParsingError(
             "{source} cannot be read: {reason}.",
             hint="Open it in the program it was made with, save it again, and add that file.",

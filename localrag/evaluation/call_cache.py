@@ -154,8 +154,8 @@ class CachedModel:
 
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
         """A whole reply, from the cache where the same was asked before."""
-        value = self._kept(
-            self._key("complete", messages, _asked(options)),
+        value = self._cached_or_computed(
+            self._key("complete", messages, _options_key(options)),
             lambda: asdict(self._llm.complete(messages, options)),
         )
         return Completion(**value)
@@ -165,8 +165,8 @@ class CachedModel:
 
         One that is not read to its end is not kept.
         """
-        key = self._key("stream", messages, _asked(options))
-        if (known := self._known(key)) is not None:
+        key = self._key("stream", messages, _options_key(options))
+        if (known := self._look_up(key)) is not None:
             yield known[0]
             return
         pieces: list[str] = []
@@ -189,7 +189,7 @@ class CachedModel:
         """Probabilities, from the cache where the same was asked before."""
         scorer = self._scorer
         assert scorer is not None, "a judge is given this only with a scorer"  # noqa: S101
-        value = self._kept(
+        value = self._cached_or_computed(
             self._key("choices", messages, list(choices)),
             lambda: scorer.score_choices(messages, choices, keep=keep).tolist(),
         )
@@ -201,7 +201,7 @@ class CachedModel:
         """States, from the cache where the same was read before."""
         reader = self._reader
         assert reader is not None, "its probes are read with a reader"  # noqa: S101
-        value = self._kept(
+        value = self._cached_or_computed(
             self._key("state", messages, [layer, keep]),
             lambda: base64.b64encode(
                 reader.mean_state(messages, layer, keep=keep).tobytes()
@@ -213,16 +213,16 @@ class CachedModel:
         plain = [[message.role, message.content] for message in messages]
         return key_of(kind, self.fingerprint, plain, asked)
 
-    def _kept(self, key: str, compute: Callable[[], Any]) -> Any:
+    def _cached_or_computed(self, key: str, compute: Callable[[], Any]) -> Any:
         """The value of a key; computed and kept where it is not known."""
-        if (known := self._known(key)) is not None:
+        if (known := self._look_up(key)) is not None:
             return known[0]
         started = time.perf_counter()
         value = compute()
         self._keep(key, value, time.perf_counter() - started)
         return value
 
-    def _known(self, key: str) -> tuple[Any, float] | None:
+    def _look_up(self, key: str) -> tuple[Any, float] | None:
         known = self._cache.get(key)
         if known is not None:
             with self._lock:
@@ -240,7 +240,7 @@ class CachedModel:
             self._met.add(key)
 
 
-def _asked(options: Options) -> list[object]:
+def _options_key(options: Options) -> list[object]:
     """What of the options a reply depends on."""
     # The empty list keeps what older versions have cached, which had stop strings there.
     return [options.max_tokens, options.temperature, options.seed, [], options.schema]

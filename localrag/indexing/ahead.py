@@ -24,7 +24,7 @@ class Task(Generic[Result]):
 
     def __init__(self, taken: Callable[[int], None]) -> None:
         self._done = threading.Event()
-        self._taken = taken
+        self._release = taken
         self._result: Result | None = None
         self._error: BaseException | None = None
         self._size = 0
@@ -37,7 +37,7 @@ class Task(Generic[Result]):
         while not self._done.wait(_NOW_AND_THEN):
             meanwhile()
         result, error, self._result, self._error = self._result, self._error, None, None
-        self._taken(self._size)
+        self._release(self._size)
         if error is not None:
             raise error
         return result  # type: ignore[return-value] # nothing was raised
@@ -78,7 +78,7 @@ class Ahead(Generic[Item, Result]):
 
     def submit(self, item: Item) -> Task[Result]:
         """Have it done."""
-        task = Task[Result](self._taken)
+        task = Task[Result](self._release)
         with self._changed:
             self._tasks.append((item, task))
             self._changed.notify()
@@ -87,7 +87,7 @@ class Ahead(Generic[Item, Result]):
                 threading.Thread(target=self._run, name="ahead", daemon=True).start()
         return task
 
-    def _taken(self, size: int) -> None:
+    def _release(self, size: int) -> None:
         with self._changed:
             self._waiting_size -= size
             self._changed.notify_all()

@@ -41,7 +41,6 @@ class Hints(Protocol):
         self, folders: Sequence[Path], stop: threading.Event
     ) -> Generator[set[str], None, None]:
         """Raises NoHintsError at the first step; ends when `stop` is set."""
-        ...
 
 
 def system_hints(folders: Sequence[Path], stop: threading.Event) -> Generator[set[str], None, None]:

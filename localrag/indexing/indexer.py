@@ -330,7 +330,7 @@ class Indexer:
 
     def _take_all(self, files: Iterable[str], run: Run) -> None:
         """Take file by file, in this order, while those that follow are being parsed."""
-        with Ahead(self._parsed, self.parsers, size=_size) as ahead:
+        with Ahead(self._parse_timed, self.parsers, size=_size) as ahead:
             met: deque[_ReadFile | Unchanged] = deque()
             waiting = 0
             for name in files:
@@ -419,7 +419,7 @@ class Indexer:
             bool(run.coming[digest]) or digest in run.pending or self.library.has_document(digest)
         )
 
-    def _parsed(self, given: _Given) -> _Parsed:
+    def _parse_timed(self, given: _Given) -> _Parsed:
         attached: list[Attachment] = []
         began = time.perf_counter()
         path, data, page_done = given
@@ -431,7 +431,7 @@ class Indexer:
         if met.parsing:
             parsed = met.parsing.result(self._meanwhile(run))
         else:
-            parsed = self._parsed((met.path, met.data, run.page_done(met.state.path)))
+            parsed = self._parse_timed((met.path, met.data, run.page_done(met.state.path)))
         document, attached, seconds = parsed
         run.seconds["parse"] += seconds
         return document, attached

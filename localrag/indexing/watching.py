@@ -75,15 +75,12 @@ class Clock(Protocol):
 
     def time(self) -> float:
         """Seconds since the epoch."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds of a clock that nobody sets."""
-        ...
 
     def sleep(self, seconds: float, /) -> None:
         """Wait."""
-        ...
 
 
 class _FileState(NamedTuple):
@@ -202,7 +199,7 @@ class Watch:
             self._tell(Polled(self._roots[root], "network-drive", self._pause()))
         while not self._stop.is_set():
             look = self._pass()
-            folders = self._listened(look)
+            folders = self._folders_to_watch(look)
             # A folder that was made anew under its name is another one.
             wanted = [(folder, _place(folder)) for folder in folders]
             if ticks is None or wanted != watched:
@@ -230,7 +227,7 @@ class Watch:
             self._clock.sleep(TICK)
             yield set()
 
-    def _listened(self, look: _Look) -> list[Path]:
+    def _folders_to_watch(self, look: _Look) -> list[Path]:
         """The folders that the system is asked about."""
         roots = [root for root in look.present if root not in self._network]
         if not ONE_BY_ONE:
@@ -289,7 +286,7 @@ class Watch:
     def _has_settled(self, now: float) -> bool:
         """Whether a file that was being written is still by now, or gone."""
         for source, (file, since) in list(self._moving.items()):
-            seen = _seen(file.path)
+            seen = _file_state(file.path)
             if seen is None or (seen.version == file.version and now - since >= STILL):
                 return True
             if seen.version != file.version:
@@ -351,7 +348,7 @@ class Watch:
                 present, look.skipped, library=directory, folders=look.folders, known=sources
             )
             for path in paths:
-                if file := _seen(path):
+                if file := _file_state(path):
                     look.files[storable_path(path)] = file
         except UsageError:  # a root went meanwhile
             return _Look([])
@@ -519,7 +516,7 @@ class Watch:
         self._release()
 
 
-def _seen(path: Path) -> _FileState | None:
+def _file_state(path: Path) -> _FileState | None:
     try:
         state = path.stat()
     except OSError:

@@ -67,22 +67,18 @@ acting: Final[ContextVar[Actor]] = ContextVar("acting", default=None)
 
 
 @contextmanager
-def _acting(who: Actor) -> Iterator[None]:
-    token = acting.set(who)
+def acting_as(name: Actor) -> Iterator[None]:
+    """What is asked and changed in the block is so for the user of this name."""
+    token = acting.set(name)
     try:
         yield
     finally:
         acting.reset(token)
 
 
-def acting_as(name: str) -> AbstractContextManager[None]:
-    """What is asked and changed in the block is so for the user of this name."""
-    return _acting(name)
-
-
 def acting_as_server() -> AbstractContextManager[None]:
     """What is read in the block is a chore of the server, and for no user."""
-    return _acting(SERVER)
+    return acting_as(SERVER)
 
 
 def users_began() -> UsersBeganError:

@@ -26,6 +26,7 @@ from localrag.library.folder.filesystem import (
     VAULT_CATALOGUE,
     VAULT_HEADER,
     in_our_words,
+    in_use,
     not_writable,
 )
 from localrag.library.folder.locking import PATIENCE, OnWait
@@ -115,11 +116,7 @@ def _converted(
         with in_our_words(backend.folder):
             gate.sweep_parts(backend.folder)  # what a conversion left that was killed
             if not gate.clear_derived(backend.folder):
-                raise LibraryError(
-                    "The library {directory} is in use: some of its files could not be deleted.",
-                    hint="End what has it open, such as `localrag serve`, and run this again.",
-                    directory=backend.folder,
-                )
+                raise in_use(backend.folder)
         if backend.catalogue.needs_migration():
             backend.catalogue.migrate()
         tell("copying")

@@ -83,7 +83,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _asked(
+def _snapshot_query(
     question: Callable[Concatenate[Snapshot, _P], _R],
 ) -> Callable[Concatenate[Library, _P], _R]:
     """The same question, to the library as it stands at that moment."""
@@ -116,6 +116,8 @@ class Library:
         self.directory = backend.folder
         self.backend = backend
         self.uploads = backend.uploads
+        self.jobs: Jobs | None = backend.jobs
+        """Work for the nodes of a library in a database; None for one in a folder."""
         self._catalogue = catalogue = backend.catalogue
         self._identity = catalogue.identity()
         self._lock = backend.lock
@@ -124,6 +126,8 @@ class Library:
         """How far removals were when it was opened: what came later it may have read."""
         self._expected = expected
         self._places = Places(backend.folder, backend.files, read_only=backend.read_only)
+        self.seal: Seal = self._places.seal
+        """What seals all that is derived from this library."""
         if self._places.kept_in_library:
             catalogue.keep(SweepMark(backend.folder / SWEPT, self._places.seal))
         vectors, keywords = indexes.legs
@@ -200,16 +204,6 @@ class Library:
                     transaction.set_embedding(self._expected)
 
     @property
-    def jobs(self) -> Jobs | None:
-        """Work for the nodes of a library in a database; None for one in a folder."""
-        return self.backend.jobs
-
-    @property
-    def seal(self) -> Seal:
-        """What seals all that is derived from this library."""
-        return self._places.seal
-
-    @property
     def is_of_others(self) -> bool:
         """Whether its folder can be written and is somebody else's all the same, as for root."""
         return self._places.of_others
@@ -246,48 +240,48 @@ class Library:
 
     # Reading
 
-    embedding = property(_asked(Snapshot.embedding))
-    stamp = _asked(Snapshot.stamp)
-    removals = _asked(Snapshot.removals)
-    counts = _asked(Snapshot.counts)
-    chunk_set = _asked(Snapshot.chunk_set)
-    is_empty = _asked(Snapshot.is_empty)
-    has_rows = _asked(Snapshot.has_rows)
-    documents = _asked(Snapshot.documents)
-    listed = _asked(Snapshot.listed)
-    has_document = _asked(Snapshot.has_document)
-    document_record = _asked(Snapshot.document_record)
-    document = _asked(Snapshot.document)
-    text = _asked(Snapshot.text)
-    page_spans = _asked(Snapshot.page_spans)
-    place = _asked(place_of)
-    places = _asked(places_of)
-    page = _asked(page_of)
-    rectangles = _asked(rectangles_of)
-    tables_within = _asked(tables_within)
-    sources = _asked(Snapshot.sources)
-    source = _asked(Snapshot.source)
-    paths = _asked(Snapshot.paths)
-    chunks = _asked(Snapshot.chunks_by_id)
-    chunk_ids = _asked(Snapshot.chunk_ids)
-    chunk_ids_of = _asked(Snapshot.chunk_ids_of)
-    chunks_between = _asked(Snapshot.chunks_between)
-    outline = _asked(Snapshot.outline)
-    with_tables = _asked(Snapshot.with_tables)
-    spread_chunks = _asked(Snapshot.spread_chunks)
-    document_chunks = _asked(Snapshot.document_chunks)
-    document_vectors = _asked(Snapshot.document_vectors)
-    outdated = _asked(Snapshot.outdated)
-    sources_of = _asked(Snapshot.sources_of)
-    passages_are_sound = _asked(passages_are_sound)
-    readings = _asked(Snapshot.readings)
-    unread = _asked(Snapshot.unread)
-    problems = _asked(problems)
-    keeps_history = property(_asked(history.keeps_history))
-    conversations = _asked(history.conversations)
-    kept_answers = _asked(history.kept_answers)
-    kept_cells = _asked(cells.kept_cells)
-    saved_tables = _asked(saved_tables.saved_tables)
+    embedding = property(_snapshot_query(Snapshot.embedding))
+    stamp = _snapshot_query(Snapshot.stamp)
+    removals = _snapshot_query(Snapshot.removals)
+    counts = _snapshot_query(Snapshot.counts)
+    chunk_set = _snapshot_query(Snapshot.chunk_set)
+    is_empty = _snapshot_query(Snapshot.is_empty)
+    has_rows = _snapshot_query(Snapshot.has_rows)
+    documents = _snapshot_query(Snapshot.documents)
+    listed = _snapshot_query(Snapshot.listed)
+    has_document = _snapshot_query(Snapshot.has_document)
+    document_record = _snapshot_query(Snapshot.document_record)
+    document = _snapshot_query(Snapshot.document)
+    text = _snapshot_query(Snapshot.text)
+    page_spans = _snapshot_query(Snapshot.page_spans)
+    place = _snapshot_query(place_of)
+    places = _snapshot_query(places_of)
+    page = _snapshot_query(page_of)
+    rectangles = _snapshot_query(rectangles_of)
+    tables_within = _snapshot_query(tables_within)
+    sources = _snapshot_query(Snapshot.sources)
+    source = _snapshot_query(Snapshot.source)
+    paths = _snapshot_query(Snapshot.paths)
+    chunks = _snapshot_query(Snapshot.chunks_by_id)
+    chunk_ids = _snapshot_query(Snapshot.chunk_ids)
+    chunk_ids_of = _snapshot_query(Snapshot.chunk_ids_of)
+    chunks_between = _snapshot_query(Snapshot.chunks_between)
+    outline = _snapshot_query(Snapshot.outline)
+    with_tables = _snapshot_query(Snapshot.with_tables)
+    spread_chunks = _snapshot_query(Snapshot.spread_chunks)
+    document_chunks = _snapshot_query(Snapshot.document_chunks)
+    document_vectors = _snapshot_query(Snapshot.document_vectors)
+    outdated = _snapshot_query(Snapshot.outdated)
+    sources_of = _snapshot_query(Snapshot.sources_of)
+    passages_are_sound = _snapshot_query(passages_are_sound)
+    readings = _snapshot_query(Snapshot.readings)
+    unread = _snapshot_query(Snapshot.unread)
+    problems = _snapshot_query(problems)
+    keeps_history = property(_snapshot_query(history.keeps_history))
+    conversations = _snapshot_query(history.conversations)
+    kept_answers = _snapshot_query(history.kept_answers)
+    kept_cells = _snapshot_query(cells.kept_cells)
+    saved_tables = _snapshot_query(saved_tables.saved_tables)
 
     @contextmanager
     def one_state(self) -> Iterator[None]:
@@ -698,8 +692,8 @@ class Library:
                 hint="Run `localrag rebuild` to embed everything with {expected}. To keep {found}, "
                 "do not set embedding.model (`localrag config unset embedding.model`).",
                 directory=str(self.location),
-                found=_named(identity, expected),
-                expected=_named(expected, identity),
+                found=_model_name(identity, expected),
+                expected=_model_name(expected, identity),
             )
 
 
@@ -718,7 +712,7 @@ def delete_library(
     return backend.left()
 
 
-def _named(identity: EmbeddingIdentity, other: EmbeddingIdentity) -> str:
+def _model_name(identity: EmbeddingIdentity, other: EmbeddingIdentity) -> str:
     """The model's name, with its fingerprint where the names alone would not differ."""
     return (
         identity.name

@@ -52,7 +52,7 @@ class PrivateSources:
 
     def holds(self, path: str) -> bool:
         """Whether a path, or what it leads to now, is private."""
-        return self._named(path) or self._leads_there(path, self._identities(), {})
+        return self._is_named(path) or self._leads_there(path, self._identities(), {})
 
     def documents(self, library: Library) -> frozenset[str]:
         """Ids of the private documents of a library."""
@@ -77,13 +77,13 @@ class PrivateSources:
         for record in library.sources():
             state = record.state
             if (
-                any(map(self._named, (state.path, *state.origins)))
+                any(map(self._is_named, (state.path, *state.origins)))
                 or _nowhere(record)
                 or self._leads_there(state.path, identities, seen)
             ):
                 yield record
 
-    def _named(self, path: str) -> bool:
+    def _is_named(self, path: str) -> bool:
         matches = self._matches
         return matches is not None and any(matches(form) for form in _spellings(path))
 
@@ -91,7 +91,7 @@ class PrivateSources:
         if self._matches is None or _is_remote(path):
             return False
         real = os.path.realpath(path)
-        if real != path and self._named(real):
+        if real != path and self._is_named(real):
             return True
         for ancestor in (real, *map(str, PurePath(real).parents)):
             if ancestor not in seen:

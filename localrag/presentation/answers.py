@@ -104,10 +104,16 @@ def is_unchecked(statement: Statement) -> bool:
 
 
 class Numbering:
-    """Numbers the citations of one answer in the order in which they appear."""
+    """Numbers the citations of one answer in the order in which they appear, above `before`."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: int = 0) -> None:
+        self._before = before
         self._numbers: dict[int, int] = {}
+
+    @property
+    def last(self) -> int:
+        """The highest number so far."""
+        return self._before + len(self._numbers)
 
     def numbered(self, statement: Statement) -> Statement:
         """A statement, or what is new of it, whose markers are numbered."""
@@ -122,7 +128,7 @@ class Numbering:
         return replace(answer, statements=tuple(map(self.numbered, answer.statements)))
 
     def _citation(self, citation: Citation) -> Citation:
-        number = self._numbers.setdefault(citation.marker, len(self._numbers) + 1)
+        number = self._numbers.setdefault(citation.marker, self.last + 1)
         return replace(citation, marker=number)
 
 

@@ -17,7 +17,6 @@ from localrag.evaluation.comparisons.modes import (
     SELF_RAG,
     Facts,
     Kind,
-    Tally,
     better_way,
     gather,
 )
@@ -26,7 +25,7 @@ from localrag.evaluation.comparisons.rerankers import Graded
 from localrag.messages import SOURCE, InterfaceLanguage, Say, speaker, tr
 from localrag.presentation import pages
 from localrag.presentation.answers import is_unchecked, rendered
-from localrag.presentation.records import plain
+from localrag.presentation.records import picked, plain
 from localrag.presentation.steps import decision, rating_text, step_line
 from localrag.types import Answer, Rating
 
@@ -117,8 +116,7 @@ def _question(compared: Compared[Verdict]) -> dict[str, Any]:
     return {
         "question": compared.asked.question,
         "language": compared.language,
-        "reference": compared.asked.reference,
-        "answerable": compared.asked.answerable,
+        **picked(compared.asked, "reference", "answerable"),
         "answers": {
             way.name: plain(way.answer) | {"outcome": way.outcome} for way in compared.ways
         },
@@ -168,7 +166,7 @@ def of_rerankers(comparison: Comparison[Graded]) -> Shown:
             "reference": question.asked.reference,
             "search_seconds": round(question.search_seconds, 3),
             "candidates": plain(question.candidates),
-            "ways": [_reranked(way) for way in question.ways],
+            "ways": [_way_record(way) for way in question.ways],
             "grades": plain(question.found),
             "verdict": "\n".join(lines),
             "verdict_seconds": round(question.judge_seconds, 3),
@@ -176,7 +174,7 @@ def of_rerankers(comparison: Comparison[Graded]) -> Shown:
     )
 
 
-def _reranked(way: Output) -> dict[str, Any]:
+def _way_record(way: Output) -> dict[str, Any]:
     return {
         "name": way.name,
         "passages": [
@@ -381,17 +379,17 @@ def analysis(facts: Facts, own: int, language: InterfaceLanguage) -> tuple[Secti
     """
     say = speaker(language)
     return (
-        Section(say("Result"), tuple(_result(facts, own, say))),
-        Section(say("Where Self-RAG is better, and why"), tuple(_better(facts, own, say))),
+        Section(say("Result"), tuple(_result_lines(facts, own, say))),
+        Section(say("Where Self-RAG is better, and why"), tuple(_wins(facts, own, say))),
         Section(
-            say("Where the standard way is better, and why"), tuple(_better(facts, 1 - own, say))
+            say("Where the standard way is better, and why"), tuple(_wins(facts, 1 - own, say))
         ),
-        Section(say("What the decisions of Self-RAG contributed"), tuple(_contributed(facts, say))),
-        Section(say("What to use when"), tuple(_advice(facts, own, say))),
+        Section(say("What the decisions of Self-RAG contributed"), tuple(_decisions(facts, say))),
+        Section(say("What to use when"), tuple(_advice_lines(facts, own, say))),
     )
 
 
-def _result(facts: Facts, own: int, say: Say) -> Iterator[str]:
+def _result_lines(facts: Facts, own: int, say: Say) -> Iterator[str]:
     counted = {say("better answer, by question"): facts.overall}
     counted |= {criterion_name(name, say): facts.criteria[name] for name in CRITERIA}
     for name, tally in counted.items():
@@ -399,7 +397,9 @@ def _result(facts: Facts, own: int, say: Say) -> Iterator[str]:
             yield say(
                 "{name}: Self-RAG {own}, the standard way {other}, equal {equal}.",
                 name=capitalised(name),
-                **_wins(tally, own),
+                own=tally.wins[own],
+                other=tally.wins[1 - own],
+                equal=tally.equal,
             )
     if facts.unread:
         yield say("Verdicts that could not be read, or did not fit: {count}.", count=facts.unread)
@@ -436,7 +436,7 @@ def _result(facts: Facts, own: int, say: Say) -> Iterator[str]:
         yield say("With so few questions, this shows no more than a tendency.")
 
 
-def _better(facts: Facts, way: int, say: Say) -> Iterator[str]:
+def _wins(facts: Facts, way: int, say: Say) -> Iterator[str]:
     numbers, reasons = facts.better[way], facts.reasons[way]
     if not numbers:
         yield say("On none of these questions.")
@@ -466,7 +466,7 @@ def _better(facts: Facts, way: int, say: Say) -> Iterator[str]:
         yield say("The judge found it better in {points}.", points=points)
 
 
-def _contributed(facts: Facts, say: Say) -> Iterator[str]:
+def _decisions(facts: Facts, say: Say) -> Iterator[str]:
     counts = asdict(facts.decisions) | {"all": facts.overall.count}
     yield say(
         "Retrieval decision: documents not needed for {not_needed} of {all} questions.", **counts
@@ -504,18 +504,18 @@ def _contributed(facts: Facts, say: Say) -> Iterator[str]:
     yield say("Deciding and checking took {check_share:.0%} of its time.", **counts)
 
 
-def _advice(facts: Facts, own: int, say: Say) -> Iterator[str]:
+def _advice_lines(facts: Facts, own: int, say: Say) -> Iterator[str]:
     names: dict[Kind, str] = {
         "factual": say("factual questions"),
         "no answer": say("questions that the documents do not answer"),
         "creative": say("creative requests and opinions"),
     }
     for kind in KINDS:
-        text = _advised(facts, kind, own, say)
+        text = _advice_for(facts, kind, own, say)
         yield say("{name}: {text}", name=capitalised(names[kind]), text=text)
 
 
-def _advised(facts: Facts, kind: Kind, own: int, say: Say) -> str:
+def _advice_for(facts: Facts, kind: Kind, own: int, say: Say) -> str:
     tally = facts.kinds[kind]
     if not tally.count:
         return say("none was asked, so nothing was measured.")
@@ -525,18 +525,13 @@ def _advised(facts: Facts, kind: Kind, own: int, say: Say) -> str:
         best = 0 if tally.wins[0] > tally.wins[1] else 1
     values = {"better": tally.wins[best], "worse": tally.wins[1 - best], "all": tally.count}
     name = name_of(SELF_RAG if best == own else "standard", say)
-    if differ:
-        return say("{name} (better at {better} of {all}, worse at {worse}).", name=name, **values)
     return say(
-        "{name}: no difference over {all} (better {better}, worse {worse}), and it is faster.",
+        "{name} (better at {better} of {all}, worse at {worse})."
+        if differ
+        else "{name}: no difference over {all} (better {better}, worse {worse}), and it is faster.",
         name=name,
         **values,
     )
-
-
-def _wins(tally: Tally, own: int) -> dict[str, int]:
-    wins = tally.wins
-    return {"own": wins[own], "other": wins[1 - own], "equal": tally.equal, "all": tally.count}
 
 
 def _outcomes(own: dict[Outcome, int], other: dict[Outcome, int]) -> dict[str, int]:

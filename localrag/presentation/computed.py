@@ -7,14 +7,39 @@ from typing import Any
 
 from localrag.documents.formats.table import shown_name
 from localrag.messages import tr
+from localrag.presentation.records import picked
 from localrag.presentation.tables import amount_text
 from localrag.tables.formulation import Computed
 from localrag.tables.query import Condition, Query, QueryResult
-from localrag.tables.sheets import MOST_TABLES, Dataset, SheetColumn
+from localrag.tables.sheets import MOST_TABLES, Dataset
 from localrag.types import Basis
 
 SHOWN = 20
 """Values and rows that are listed on a screen."""
+
+_COMPUTED = {
+    "list": "“{column}” of the rows",
+    "count": "the number of rows",
+    "count different": "the number of different values of “{column}”",
+    "sum": "the sum of “{column}”",
+    "average": "the average of “{column}”",
+    "largest": "“{column}” of the row with the largest “{by}”",
+    "smallest": "“{column}” of the row with the smallest “{by}”",
+    "most frequent": "the most frequent value of “{column}”",
+    "largest total": "the value of “{column}” with the largest sum of “{by}”",
+}
+_SIGNS = {
+    "contains": "“{column}” contains {value}",
+    "begins with": "“{column}” begins with {value}",
+    "empty": "“{column}” is empty",
+    "not empty": "“{column}” is not empty",
+}
+_DOUBTS = {
+    "differ": "Not sure: two readings of the question give different answers.",
+    "currencies": "Not sure: the rows have amounts in {currencies}, which are not added up.",
+    "nothing": "Not sure: no row fits, by one reading of the question at least.",
+    "no query": "Not sure: the question could not be turned into a query twice.",
+}
 
 
 def answer_text(dataset: Dataset, computed: Computed, result: QueryResult | None = None) -> str:
@@ -24,7 +49,7 @@ def answer_text(dataset: Dataset, computed: Computed, result: QueryResult | None
         return tr("no result")
     unit = _unit(dataset, computed.query) if result is computed.result else ""
     rows = [
-        ", ".join(_shown(value, unit) for value in row if value is not None)
+        ", ".join(_value_text(value, unit) for value in row if value is not None)
         for row in result.rows[:SHOWN]
     ]
     more = len(result.rows) - SHOWN
@@ -33,7 +58,7 @@ def answer_text(dataset: Dataset, computed: Computed, result: QueryResult | None
     return "; ".join(row for row in rows if row) or tr("no result")
 
 
-def _shown(value: object, unit: str) -> str:
+def _value_text(value: object, unit: str) -> str:
     if isinstance(value, int | float):
         return amount_text(float(value), unit)
     return str(value)
@@ -42,35 +67,13 @@ def _shown(value: object, unit: str) -> str:
 def _unit(dataset: Dataset, query: Query | None) -> str:
     if query is None or query.compute in ("count", "count different"):
         return ""
-    return _column(dataset, query.of).unit
-
-
-def _column(dataset: Dataset, key: str) -> SheetColumn:
-    return dataset.column(key)
+    return dataset.column(query.of).unit
 
 
 def query_text(dataset: Dataset, query: Query) -> str:
     """The query in words."""
-    of, by = _column(dataset, query.of).name, _column(dataset, query.by or query.of).name
-    match query.compute:
-        case "list":
-            words = tr("“{column}” of the rows", column=of)
-        case "count":
-            words = tr("the number of rows")
-        case "count different":
-            words = tr("the number of different values of “{column}”", column=of)
-        case "sum":
-            words = tr("the sum of “{column}”", column=of)
-        case "average":
-            words = tr("the average of “{column}”", column=of)
-        case "largest":
-            words = tr("“{column}” of the row with the largest “{by}”", column=of, by=by)
-        case "smallest":
-            words = tr("“{column}” of the row with the smallest “{by}”", column=of, by=by)
-        case "most frequent":
-            words = tr("the most frequent value of “{column}”", column=of)
-        case "largest total":
-            words = tr("the value of “{column}” with the largest sum of “{by}”", column=of, by=by)
+    of, by = dataset.column(query.of).name, dataset.column(query.by or query.of).name
+    words = tr(_COMPUTED[query.compute], column=of, by=by)
     conditions = tuple(_condition_text(dataset, condition) for condition in query.where)
     if not conditions:
         return tr("{words}, all rows", words=words)
@@ -78,23 +81,15 @@ def query_text(dataset: Dataset, query: Query) -> str:
 
 
 def _condition_text(dataset: Dataset, condition: Condition) -> str:
-    name = _column(dataset, condition.key).name
+    name = dataset.column(condition.key).name
     value = str(condition.value)
     if condition.is_column:
-        value = f"“{_column(dataset, value).name}”"
+        value = f"“{dataset.column(value).name}”"
     elif isinstance(condition.value, float):
         value = amount_text(condition.value, "")
-    match condition.sign:
-        case "contains":
-            return tr("“{column}” contains {value}", column=name, value=value)
-        case "begins with":
-            return tr("“{column}” begins with {value}", column=name, value=value)
-        case "empty":
-            return tr("“{column}” is empty", column=name)
-        case "not empty":
-            return tr("“{column}” is not empty", column=name)
-        case _:
-            return f"“{name}” {condition.sign} {value}"
+    if condition.sign not in _SIGNS:
+        return f"“{name}” {condition.sign} {value}"
+    return tr(_SIGNS[condition.sign], column=name, value=value)
 
 
 def computed_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
@@ -116,18 +111,7 @@ def computed_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
 
 def doubt_text(computed: Computed) -> str:
     """Why the answer is not sure."""
-    match computed.doubt:
-        case "differ":
-            return tr("Not sure: two readings of the question give different answers.")
-        case "currencies":
-            return tr(
-                "Not sure: the rows have amounts in {currencies}, which are not added up.",
-                currencies=computed.currencies,
-            )
-        case "nothing":
-            return tr("Not sure: no row fits, by one reading of the question at least.")
-        case _:
-            return tr("Not sure: the question could not be turned into a query twice.")
+    return tr(_DOUBTS[computed.doubt or "no query"], currencies=computed.currencies)
 
 
 def counted_text(dataset: Dataset, computed: Computed) -> str:
@@ -195,21 +179,15 @@ def basis_lines(basis: Basis) -> Iterator[str]:
 def computed_json(dataset: Dataset, computed: Computed) -> dict[str, Any]:
     """The same as plain data."""
     return {
-        "question": computed.question,
-        "sure": computed.sure,
-        "doubt": computed.doubt,
+        **picked(computed, "question", "sure", "doubt"),
         "answer": [list(row) for row in computed.values] if computed.sure else None,
         "unit": _unit(dataset, computed.query),
         "readings": [
-            {"sql": result.sql, "rows": [list(row) for row in result.rows], "error": result.error}
-            for result in (computed.result, computed.other)
+            picked(result, "sql", "rows", "error") for result in (computed.result, computed.other)
         ],
         "files": list(dataset.sources),
         "rows": len(dataset.rows),
-        "counted": [
-            {"source": origin.source, "sheet": origin.sheet, "row": origin.row}
-            for origin in map(dataset.origin, computed.rows)
-        ],
+        "counted": [picked(dataset.origin(row), "source", "sheet", "row") for row in computed.rows],
         "totals_left_out": dataset.totals,
         "unread_tables": dataset.unread_tables,
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import unicodedata
+from collections.abc import Iterable
 
 from localrag.evaluation.results import Report
 from localrag.presentation.reports import with_old_names
@@ -35,8 +36,16 @@ def cell(value: str | float | bool | None) -> str | float:
     return f"'{text}" if seen in _SIGNS or value[:1] in _BREAKS else text
 
 
+def csv_bytes(rows: Iterable[Iterable[str | float | bool | None]]) -> bytes:
+    """Rows in UTF-8 with a mark, without which Excel takes Chinese for Latin letters."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerows(map(cell, row) for row in rows)
+    return file.getvalue().encode("utf-8-sig")
+
+
 def csv_table(report: Report) -> bytes:
-    """The table, in UTF-8 with a mark, without which Excel takes Chinese for Latin letters.
+    """The table, as bytes of a file.
 
     Columns: run, id, question, answerable, reference, answer, refused, seconds, sources of the
     passages (one a line, with the page), and each metric, empty where it is not defined.
@@ -61,8 +70,4 @@ def csv_table(report: Report) -> bytes:
         for run in report.runs
         for row in run.scored
     ]
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(rows[0])
-    writer.writerows([cell(value) for value in row.values()] for row in rows)
-    return file.getvalue().encode("utf-8-sig")
+    return csv_bytes([list(rows[0]), *(row.values() for row in rows)])

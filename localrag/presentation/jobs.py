@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from localrag.messages import spoken, tr
+from localrag.presentation.records import picked
 
 if TYPE_CHECKING:
     from localrag.library.backends.postgres.queue import QueuedJob
@@ -39,24 +40,13 @@ def reasons(job: QueuedJob) -> Iterator[str]:
 
 def job_json(job: QueuedJob) -> dict[str, Any]:
     """A job as JSON."""
-    progress = job.progress
     return {
-        "number": job.number,
-        "kind": job.kind,
-        "paths": list(job.arguments.paths),
-        "prune": job.arguments.prune,
-        "asked_by": job.asked_by,
-        "state": job.state,
-        "node": job.node,
-        "attempts": job.attempts,
-        "files": progress.files,
-        "done": progress.done,
-        "unread": progress.unread,
-        "passages": progress.passages,
+        **picked(job, "number", "kind"),
+        **picked(job.arguments, "paths", "prune"),
+        **picked(job, "asked_by", "state", "node", "attempts"),
+        **picked(job.progress, "files", "done", "unread", "passages"),
         "reasons": list(reasons(job)),
-        "made": job.made,
-        "began": job.began,
-        "ended": job.ended,
+        **picked(job, "made", "began", "ended"),
     }
 
 

@@ -79,7 +79,7 @@ class InertStream:
 
 def live_words(text: str) -> list[Change]:
     """What of a text is to be changed, in order."""
-    return [Change(*live.span(), _written(live)) for live in _LIVE.finditer(text)]
+    return [Change(*live.span(), _replacement(live)) for live in _LIVE.finditer(text)]
 
 
 def words(text: str, changes: list[Change]) -> int:
@@ -90,7 +90,7 @@ def words(text: str, changes: list[Change]) -> int:
     return len(changes) - same
 
 
-def _written(live: re.Match[str]) -> str:
+def _replacement(live: re.Match[str]) -> str:
     match live.lastgroup:
         case "bracket":
             return "]\\"

@@ -11,6 +11,14 @@ MOST_NAMED = 5
 """Words of a question that are named."""
 
 
+_SUGGESTIONS = {
+    "spelling": "“{instead}” instead of “{word}”",
+    "translation": "“{instead}” instead of “{word}”",
+    "without": "without “{word}”",
+    "heading": "a heading in the documents",
+}
+
+
 def looked_for_text(not_found: NotFound, language: InterfaceLanguage | None = None) -> str:
     """What was looked for; `language` None is the reader's."""
     say = speaker(language)
@@ -49,15 +57,8 @@ def reason_text(not_found: NotFound, language: InterfaceLanguage | None = None) 
 def suggestion_text(suggestion: Suggestion, language: InterfaceLanguage | None = None) -> str:
     """In what a wording differs from the question."""
     say = speaker(language)
-    match suggestion.kind:
-        case "spelling" | "translation":
-            return say(
-                "“{instead}” instead of “{word}”", instead=suggestion.instead, word=suggestion.word
-            )
-        case "without":
-            return say("without “{word}”", word=suggestion.word)
-        case "heading":
-            return say("a heading in the documents")
+    words = {"instead": suggestion.instead, "word": suggestion.word}
+    return say(_SUGGESTIONS[suggestion.kind], **words)
 
 
 def _either(words: Sequence[str], say: Say) -> str:

@@ -30,7 +30,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_escape_unseen,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -40,6 +40,6 @@ def _environment() -> Environment:
     return environment
 
 
-def _shown(value: object) -> object:
+def _escape_unseen(value: object) -> object:
     """What an expression leaves to be escaped: markup of our own is escaped already."""
     return value if hasattr(value, "__html__") else as_text(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from localrag.errors import ProgramTextError
 from localrag.library.records import PageReading, Problem
-from localrag.messages import InterfaceLanguage, phrase, speaker, translate
+from localrag.messages import InterfaceLanguage, phrase, speaker, tr, translate
 from localrag.presentation.records import picked, plain
 from localrag.types import PAGE_BREAK, Card, Chunk, Document, How, Page, PageNote, Unit
 
@@ -148,18 +148,15 @@ def with_starts(document: Document) -> list[tuple[Page, int]]:
     return list(zip(document.pages, (0, *ends), strict=False))
 
 
-def card_texts(card: Card, language: InterfaceLanguage | None = None) -> list[str]:
+def card_texts(card: Card) -> list[str]:
     """What a card says of a document besides its title, for a line each."""
-    say = speaker(language)
-    lines = []
-    if card.kind:
-        lines.append(say("kind: {kind}", kind=say(_KINDS[card.kind])))
+    lines = [tr("kind: {kind}", kind=tr(_KINDS[card.kind]))] if card.kind else []
     if card.dates:
-        lines.append(say("dates: {names}", names=say(", ").join(card.dates)))
+        lines.append(tr("dates: {names}", names=tr(", ").join(card.dates)))
     if card.parties:
-        lines.append(say("parties: {names}", names=say(", ").join(card.parties)))
+        lines.append(tr("parties: {names}", names=tr(", ").join(card.parties)))
     if card.numbers:
-        lines.append(say("numbers: {names}", names=say(", ").join(card.numbers)))
+        lines.append(tr("numbers: {names}", names=tr(", ").join(card.numbers)))
     return lines
 
 
@@ -230,14 +227,14 @@ def problems_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
 @plain.register
 def _(problem: Problem) -> dict[str, Any]:
     note, error = problem.note, problem.error
+    count = error.values.get("count") if error else None
     return {
-        "source": problem.source,
-        "pages": list(problem.pages),
+        **picked(problem, "source", "pages"),
         "kind": note.kind if note else type(error).__name__,
         "values": plain(note.values) if note else {},
         "reason": reason_text(problem),
         "advice": advice_text(problem),
-        "count": int(count) if error and (count := _count(error.values)) else 1,
+        "count": int(count) if count and isinstance(count, int) else 1,
     }
 
 
@@ -247,12 +244,10 @@ def reading_json(
     """Some pages of a document, with where they start, and the passages on them."""
     document = reading.document
     return {
-        "source": document.source,
-        "title": document.title,
+        **picked(document, "source", "title"),
         "language": reading.language,
         "unit": document.unit,
-        "origin": reading.origin,
-        "card": plain(reading.card),
+        **picked(reading, "origin", "card"),
         "pages": [
             picked(page, "number", "text", "how", "confidence")
             | {
@@ -270,11 +265,6 @@ def reading_json(
             for chunk in chunks
         ],
     }
-
-
-def _count(values: Any) -> int:
-    count = values.get("count", 0)
-    return count if isinstance(count, int) else 0
 
 
 def _percent(share: float) -> int:

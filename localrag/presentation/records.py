@@ -66,14 +66,12 @@ def answer_record(answer: Answer, shown: Rendering) -> dict[str, Any]:
     return {
         "question": answer.question,
         "answer": shown.text,
-        "language": answer.language,
-        "grounded": answer.grounded,
+        **picked(answer, "language", "grounded"),
         "citations": [
             picked(citation, "marker", "source", "page", "place", "quote")
             for citation in answer.citations
         ],
-        "contexts": plain(answer.contexts),
-        "trace": plain(answer.trace),
+        **picked(answer, "contexts", "trace"),
         "seconds": round(answer.seconds, 3),
         "support": [
             {"text": text, "rating": sentence.rating, "share": round(sentence.share, 3)}
@@ -84,8 +82,7 @@ def answer_record(answer: Answer, shown: Rendering) -> dict[str, Any]:
         "left_out": [
             picked(passage, "source", "page", "place", "text") for passage in answer.left_out
         ],
-        "not_found": plain(answer.not_found),
-        "basis": plain(answer.basis),
+        **picked(answer, "not_found", "basis"),
     }
 
 

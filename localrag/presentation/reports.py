@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -59,12 +60,12 @@ def render_page(report: Report) -> str:
 
 
 def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
-    means: dict[str, list[ChartRow]] = {}
-    scores: dict[str, list[ChartRow]] = {}
+    means = defaultdict[str, list[ChartRow]](list)
+    scores = defaultdict[str, list[ChartRow]](list)
     for number, run in enumerate(runs):
         for summary in run.summaries():
             shown = "–" if summary.mean is None else f"{summary.mean:.2f}  n={summary.scored}"
-            means.setdefault(metric_title(summary.name), []).append(
+            means[metric_title(summary.name)].append(
                 ChartRow(number, shown, summary.mean, summary.interval)
             )
             dots = [
@@ -72,7 +73,7 @@ def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
                 for scored in run.scored
                 if (value := scored.scores[summary.name].value) is not None
             ]
-            scores.setdefault(metric_title(summary.name), []).append(ChartRow(number, dots=dots))
+            scores[metric_title(summary.name)].append(ChartRow(number, dots=dots))
     title = tr("Means with their 95% intervals")
     yield title, chart(title, means.items())
     title = tr("Every question's score")
@@ -116,7 +117,7 @@ def remarks(report: Report) -> list[str]:
         if report.trust is None:
             lines.append(not_calibrated())
         if untrusted := report.untrusted():
-            lines.append(_untrusted(untrusted))
+            lines.append(_untrusted_text(untrusted))
         if report.own_work:
             lines.append(
                 tr(
@@ -130,11 +131,8 @@ def remarks(report: Report) -> list[str]:
     undecided: dict[tuple[str, str], list[str]] = {}
     for comparison in comparisons:
         if not comparison.ranked:
-            pair = (
-                min(comparison.better, comparison.worse),
-                max(comparison.better, comparison.worse),
-            )
-            undecided.setdefault(pair, []).append(comparison.metric)
+            first, second = sorted((comparison.better, comparison.worse))
+            undecided.setdefault((first, second), []).append(comparison.metric)
     alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for pair, names in undecided.items():
         alike.setdefault(tuple(names), []).append(pair)
@@ -173,11 +171,11 @@ def trust_remarks(trust: Trust) -> list[str]:
         if metric.ordering_interval is not None
     ]
     if untrusted := [metric.metric for metric in trust.metrics if not metric.trusted]:
-        lines.append(_untrusted(untrusted))
+        lines.append(_untrusted_text(untrusted))
     return lines
 
 
-def _untrusted(metrics: Sequence[str]) -> str:
+def _untrusted_text(metrics: Sequence[str]) -> str:
     return tr(
         "This judge does not clearly beat chance on {metrics}: do not rely on them.",
         metrics=tr(", ").join(map(metric_title, metrics)),
@@ -308,7 +306,7 @@ def report_json(report: Report) -> dict[str, Any]:
                     {"id": case.scored.sample.id, "cause": case.cause, "tried": plain(case.trials)}
                     for case in bad_cases(run, [other for other in report.runs if other is not run])
                 ],
-                "questions": [_scored(scored) for scored in run.scored],
+                "questions": [_scored_record(scored) for scored in run.scored],
             }
             for run in report.runs
         ],
@@ -349,28 +347,25 @@ def _metric_trust(metric: MetricTrust) -> dict[str, Any]:
     return table if metric.ordering is None else table | ordering
 
 
-def _scored(scored: Scored) -> dict[str, Any]:
+def _scored_record(scored: Scored) -> dict[str, Any]:
     sample, response, evidence = scored.sample, scored.response, scored.evidence
     return {
-        "id": sample.id,
-        "question": sample.question,
-        "references": list(sample.references),
-        "answerable": sample.answerable,
+        **picked(sample, "id", "question", "references", "answerable"),
         "answer": response.answer,
         "refused": scored.refused,
         "seconds": response.seconds,
         "scores": plain(scored.scores),
         "contexts": plain(response.contexts or ()),
-        "statements": [_judged(statement) for statement in evidence.statements],
-        "reference_statements": [_judged(statement) for statement in evidence.reference],
+        "statements": [_judged_record(statement) for statement in evidence.statements],
+        "reference_statements": [_judged_record(statement) for statement in evidence.reference],
         "useful_contexts": [plain(context.judgement) for context in evidence.contexts],
-        "citations": [_judged(citation) for citation in evidence.citations],
+        "citations": [_judged_record(citation) for citation in evidence.citations],
         "asked": [{"question": text, "cosine": cosine} for text, cosine in evidence.asked],
         "evasive": evidence.evasive.verdict if evidence.evasive else None,
     }
 
 
-def _judged(judged: Judged) -> dict[str, Any]:
+def _judged_record(judged: Judged) -> dict[str, Any]:
     judgement: dict[str, Any] = plain(judged.judgement)
     return {"text": judged.text} | judgement
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import zip_longest
 
 from localrag.documents.formats.table import shown_name
-from localrag.messages import InterfaceLanguage, Say, phrase, speaker
+from localrag.messages import InterfaceLanguage, Say, phrase, speaker, tr
 from localrag.types import Note, Plain, Rating, Step, StepKind
 
 _NOTES = {
@@ -30,12 +30,14 @@ _NOTES = {
 }
 
 _DECISIONS = {
+    "scope": "about all",
     "retrieve": "{passages} {passages:passage|passages}",
     "filter": "{allowed} of {total} passages",
     "cell": "{file}: {state}, {left} left",
     "private": "{left_out} {left_out:passage|passages} left out",
     "rerank": "{reranker}: {kept} of {read} passages",
     "check citations": "{cited} cited, {removed} {removed:marker|markers} removed, {added} added",
+    "draft": "an answer tried from passage {passage}",
     "utility": "useful, 1 to 5",
     "choose": "answer {answer}",
     "instructions": "{left_out} {left_out:sentence|sentences} left out",
@@ -80,6 +82,11 @@ _UNREAD = {
     "answerable": "the reply could not be read",
 }
 """What counts where a grade could not be read."""
+
+
+def state_text(state: str, say: Say = tr) -> str:
+    """The state of a cell."""
+    return say(_STATES[state])
 
 
 def step_name(kind: StepKind, language: InterfaceLanguage | None = None) -> str:
@@ -158,21 +165,19 @@ class NotesOnce:
         return hear
 
 
-def rating_text(rating: Rating, language: InterfaceLanguage | None = None) -> str:
+def rating_text(rating: Rating) -> str:
     """How far passages bear something out."""
-    return speaker(language)(rating)
+    return tr(rating)
 
 
 def _decision(step: Step, say: Say) -> str:
     values = step.values
     match step.kind:
-        case "scope":
-            return say("about all")
         case "plan":
             files = values.get("files", () if step.score is None else (_UNNAMED,))
-            return _few(files, say) if files else say("no sheets or documents are surely meant")
+            return _files(files, say) if files else say("no sheets or documents are surely meant")
         case "columns":
-            return _joined(values["questions"])
+            return _join(values["questions"])
         case "compute" if values["sure"]:
             return say("both readings agree")
         case "compute":
@@ -180,17 +185,17 @@ def _decision(step: Step, say: Say) -> str:
         case "retrieve" if "too_long" in values:
             return say("{too_long} passages are longer than the window", **values)
         case "expand":
-            return _expansion(step, say)
+            return _expansion_text(step, say)
         case "parts" if "missing" in values:
-            return say("not in the documents: {missing}", missing=_joined(values["missing"]))
+            return say("not in the documents: {missing}", missing=_join(values["missing"]))
         case "parts":
-            return _joined(values["parts"])
+            return _join(values["parts"])
         case "first asked":
             return f"{values['asked']} → {values.get('name') or '?'}"
         case "answerable":
             return say("yes") if values["answer"] else say("no")
         case "write":
-            return _written(step, say)
+            return _writing_text(step, say)
         case "retrieval decision" if values.get("strict"):
             return say("strict: from the documents or not at all")
         case "retrieval decision" if values.get("close"):
@@ -204,8 +209,7 @@ def _decision(step: Step, say: Say) -> str:
             return say("passage {passage} relevant", **values)
         case "relevance":
             return say("passage {passage} irrelevant", **values)
-        case "draft":
-            return say("an answer tried from passage {passage}", **values)
+
         case "says" if values["says"]:
             return say("passage {passage} says so", **values)
         case "says":
@@ -215,9 +219,9 @@ def _decision(step: Step, say: Say) -> str:
         case "decides":
             return say("passage {passage} says neither yes nor no", **values)
         case "check sentences":
-            return _checked(step, say)
+            return _check_text(step, say)
         case "disagreement":
-            return _disagreement(step, say)
+            return _disagreement_text(step, say)
         case "support" | "support of a sentence":
             rating: Rating = values["rating"]  # type: ignore[assignment]
             return say(rating)
@@ -228,7 +232,7 @@ def _decision(step: Step, say: Say) -> str:
     if step.kind == "cell":
         values = {
             **values,
-            "state": say(_STATES[str(values["state"])]),
+            "state": state_text(str(values["state"]), say),
             "file": shown_name(str(values.get("file", _UNNAMED))),
         }
     text = say(_DECISIONS[step.kind], **values)
@@ -247,7 +251,7 @@ def _cost(step: Step, say: Say) -> str:
     return say(", ").join(say(_COST[name], **values) for name in names if name in values)
 
 
-def _few(names: Plain, say: Say) -> str:
+def _files(names: Plain, say: Say) -> str:
     """File names, the first of many."""
     assert isinstance(names, tuple), "files are listed"  # noqa: S101
     short = [shown_name(name) for name in names[:_MOST_NAMES]]
@@ -255,12 +259,12 @@ def _few(names: Plain, say: Say) -> str:
     return say(", ").join([*short, *more])
 
 
-def _joined(texts: Plain) -> str:
+def _join(texts: Plain) -> str:
     assert isinstance(texts, tuple), "parts are listed"  # noqa: S101
     return " | ".join(texts)
 
 
-def _expansion(step: Step, say: Say) -> str:
+def _expansion_text(step: Step, say: Say) -> str:
     match step.values:
         case {"failed": reason}:
             return say(
@@ -275,7 +279,7 @@ def _expansion(step: Step, say: Say) -> str:
     )
 
 
-def _checked(step: Step, say: Say) -> str:
+def _check_text(step: Step, say: Say) -> str:
     text = say(
         "{checked} {checked:sentence|sentences} checked, {unsupported} without support; the model "
         "was asked about {asked}",
@@ -287,12 +291,12 @@ def _checked(step: Step, say: Say) -> str:
     return say("{text} ({note})", text=text, note=note)
 
 
-def _disagreement(step: Step, say: Say) -> str:
+def _disagreement_text(step: Step, say: Say) -> str:
     pairs = zip_longest(step.values["passages"], step.values.get("figures", ()), fillvalue="")  # type: ignore[arg-type]
     return say(", ").join(f"[{number}] {figure}".strip() for number, figure in pairs)
 
 
-def _written(step: Step, say: Say) -> str:
+def _writing_text(step: Step, say: Say) -> str:
     values = step.values
     match values.get("passages"), bool(values.get("cut_short")):
         case None, _:

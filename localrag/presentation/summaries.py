@@ -2,81 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from localrag.messages import InterfaceLanguage, speaker
+from localrag.messages import tr
+from localrag.presentation.answers import Numbering
 from localrag.presentation.durations import duration
 from localrag.presentation.places import place_text
 from localrag.presentation.records import picked
 from localrag.summaries.records import DocumentSummary, Summary, SummaryBegun, SummarySection
-from localrag.types import Citation, Place, Statement, citations_of
+from localrag.types import Citation, Place, citations_of
+
+_NOT_WRITTEN = {
+    "budget": "in the document's own words: the time was over",
+    "private": "in the document's own words: a model on another machine may not read it",
+    "failed": "in the document's own words: the model failed",
+    "not yet": "in the document's own words: not written yet",
+}
 
 
-def begun_text(event: SummaryBegun, language: InterfaceLanguage | None = None) -> str:
+def begun_text(event: SummaryBegun) -> str:
     """How much there is to write."""
-    say = speaker(language)
     documents = event.summary.documents
     if len(documents) != 1:
-        return say("{count} {count:document|documents}, a sentence each.", count=len(documents))
-    sections = len(documents[0].sections)
-    if not event.to_write:
-        return say(
-            "{sections} {sections:section|sections}: there is nothing to write any more.",
-            sections=sections,
-        )
-    return say(
-        "{sections} {sections:section|sections}, {count} to write, about {time}.",
-        sections=sections,
+        return tr("{count} {count:document|documents}, a sentence each.", count=len(documents))
+    return tr(
+        "{sections} {sections:section|sections}, {count} to write, about {time}."
+        if event.to_write
+        else "{sections} {sections:section|sections}: there is nothing to write any more.",
+        sections=len(documents[0].sections),
         count=event.to_write,
         time=duration(max(1.0, event.seconds)),
     )
 
 
-def section_title(
-    document: DocumentSummary, number: int, language: InterfaceLanguage | None = None
-) -> str:
+def section_title(document: DocumentSummary, number: int) -> str:
     """The heading of a section, by its number from 0, and where it stands."""
-    say = speaker(language)
     section = document.sections[number]
     where = ""
     if document.pages > 1:
         place = Place(0, document.unit, section.first_page)
-        where = place_text(place, section.last_page, heading=False, language=language)
+        where = place_text(place, section.last_page, heading=False)
     if section.heading and where:
-        return say("{heading} ({place})", heading=section.heading, place=where)
+        return tr("{heading} ({place})", heading=section.heading, place=where)
     if section.heading or where:
         return section.heading or where
     count = len(document.sections)
-    return say("Part {number} of {count}", number=number + 1, count=count) if count > 1 else ""
+    return tr("Part {number} of {count}", number=number + 1, count=count) if count > 1 else ""
 
 
 def numbered(document: DocumentSummary) -> DocumentSummary:
     """The document with markers that count over all of its sections, as they appear."""
     sections, before = [], 0
     for section in document.sections:
-        numbers: dict[int, int] = {}
-        statements = []
-        for statement in section.statements:
-            marks = []
-            for mark in statement.citations:
-                marker = numbers.setdefault(mark.citation.marker, before + len(numbers) + 1)
-                marks.append(replace(mark, citation=replace(mark.citation, marker=marker)))
-            statements.append(replace(statement, citations=tuple(marks)))
-        before += len(numbers)
-        sections.append(replace(section, statements=tuple(statements)))
+        numbering = Numbering(before)
+        statements = tuple(map(numbering.numbered, section.statements))
+        sections.append(replace(section, statements=statements))
+        before = numbering.last
     return replace(document, sections=tuple(sections))
 
 
 def section_text(section: SummarySection) -> str:
     """What is said of a section, with its markers."""
-    return text_of(section.statements)
-
-
-def text_of(statements: Sequence[Statement]) -> str:
-    """Statements with their markers."""
-    return "".join(statement.written for statement in statements).strip()
+    return "".join(statement.written for statement in section.statements).strip()
 
 
 def quotations(document: DocumentSummary) -> Iterator[Citation]:
@@ -85,36 +74,23 @@ def quotations(document: DocumentSummary) -> Iterator[Citation]:
         yield from citations_of(section.statements)
 
 
-def state_text(section: SummarySection, language: InterfaceLanguage | None = None) -> str:
+def state_text(section: SummarySection) -> str:
     """Why a section is told in the document's own words, "" where it is written."""
-    say = speaker(language)
     if section.state != "not written":
         return ""
-    match section.reason:
-        case "budget":
-            return say("in the document's own words: the time was over")
-        case "private":
-            return say("in the document's own words: a model on another machine may not read it")
-        case "failed":
-            return say("in the document's own words: the model failed")
-        case _:
-            return say("in the document's own words: not written yet")
+    known = section.reason if section.reason in _NOT_WRITTEN else "not yet"
+    return tr(_NOT_WRITTEN[known])
 
 
-def coverage_lines(
-    document: DocumentSummary, about: str = "", language: InterfaceLanguage | None = None
-) -> list[str]:
+def coverage_lines(document: DocumentSummary, about: str = "") -> list[str]:
     """What the summary of a document rests on, and what it does not cover."""
-    say = speaker(language)
     sections = document.sections
     if not sections:
-        if about:
-            return [say("No sentence on this topic was found.")]
-        return [say("There is no text.")]
+        return [tr("No sentence on this topic was found." if about else "There is no text.")]
     passages = sum(section.passages for section in sections)
     read = sum(section.read for section in sections)
     lines = [
-        say(
+        tr(
             "Sentences were chosen from {read} of {passages} {passages:passage|passages}.",
             read=read,
             passages=passages,
@@ -122,23 +98,23 @@ def coverage_lines(
     ]
     if document.skipped:
         runs = (
-            place_text(Place(0, document.unit, first), last, heading=False, language=language)
+            place_text(Place(0, document.unit, first), last, heading=False)
             for first, last in document.skipped
         )
-        lines.append(say("Only skimmed: {places}.", places=say(", ").join(runs)))
+        lines.append(tr("Only skimmed: {places}.", places=tr(", ").join(runs)))
     waiting = sum(
         section.state == "not written" and section.reason != "private" for section in sections
     )
     if waiting:
         lines.append(
-            say(
+            tr(
                 "{count} {count:section is|sections are} not written yet; the next run goes on.",
                 count=waiting,
             )
         )
     if replaced := sum(section.replaced for section in sections):
         lines.append(
-            say(
+            tr(
                 "{count} {count:sentence|sentences} of the model had no support; the document's "
                 "own {count:stands|stand} there.",
                 count=replaced,
@@ -146,7 +122,7 @@ def coverage_lines(
         )
     if document.left_out:
         lines.append(
-            say(
+            tr(
                 "{count} {count:sentence|sentences} that could steer a language model "
                 "{count:was|were} left out.",
                 count=document.left_out,
@@ -155,19 +131,14 @@ def coverage_lines(
     return lines
 
 
-def total_line(summary: Summary, language: InterfaceLanguage | None = None) -> str:
+def total_line(summary: Summary) -> str:
     """How many of the documents are told, "" where all are."""
-    say = speaker(language)
     if len(summary.documents) >= summary.total:
         return ""
-    if summary.about:
-        return say(
-            "{count} of {total} documents have a sentence on this.",
-            count=len(summary.documents),
-            total=summary.total,
-        )
-    return say(
-        "The first {count} of {total} documents.",
+    return tr(
+        "{count} of {total} documents have a sentence on this."
+        if summary.about
+        else "The first {count} of {total} documents.",
         count=len(summary.documents),
         total=summary.total,
     )
@@ -176,9 +147,7 @@ def total_line(summary: Summary, language: InterfaceLanguage | None = None) -> s
 def summary_json(summary: Summary) -> dict[str, Any]:
     """A summary as plain data."""
     return {
-        "about": summary.about,
-        "total": summary.total,
-        "final": summary.final,
+        **picked(summary, "about", "total", "final"),
         "seconds": round(summary.seconds, 3),
         "documents": [_document(numbered(document)) for document in summary.documents],
     }
@@ -194,8 +163,8 @@ def _document(document: DocumentSummary) -> dict[str, Any]:
 
 def _section(section: SummarySection) -> dict[str, Any]:
     return {
-        **picked(section, "heading", "first_page", "last_page", "passages", "read", "state"),
-        "reason": section.reason,
+        **picked(section, "heading", "first_page", "last_page", "passages", "read"),
+        **picked(section, "state", "reason"),
         "text": section_text(section),
         "support": [
             {"text": statement.text.strip(), "rating": statement.rating, "quoted": statement.quoted}

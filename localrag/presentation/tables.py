@@ -6,7 +6,6 @@ text of a cell does in an export (`presentation.csv_table.cell`).
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,15 +14,16 @@ from typing import Any
 from localrag.documents.formats.table import shown_name
 from localrag.errors import UsageError
 from localrag.messages import tr
-from localrag.presentation.csv_table import cell as safe_cell
+from localrag.presentation.csv_table import csv_bytes
+from localrag.presentation.durations import duration
 from localrag.presentation.pages import render
 from localrag.presentation.places import cited_as
-from localrag.presentation.records import plain
-from localrag.printable import as_name
+from localrag.presentation.records import picked, plain
+from localrag.presentation.steps import state_text
+from localrag.printable import as_json, as_name
 from localrag.tables.records import (
     Begun,
     Cell,
-    CellState,
     Column,
     Completeness,
     SavedTable,
@@ -34,54 +34,40 @@ from localrag.tables.records import (
 from localrag.tables.values import separated
 
 SUFFIXES = (".csv", ".html", ".json", ".md", ".xlsx")
-
-
-def state_text(state: CellState) -> str:
-    """The state of a cell."""
-    match state:
-        case "found":
-            return tr("found")
-        case "not stated":
-            return tr("not stated")
-        case "doubtful":
-            return tr("doubtful")
-        case "not read":
-            return tr("not read")
+_REASONS = {
+    "no value": "the reply has not the kind of its column",
+    "not cited": "no sentence of the document supports the reply",
+    "not borne out": "the model is not sure that the document says so",
+    "not in the quotation": "the figure does not stand in the quotation",
+    "private": "a private document, which a model on another machine may not read",
+    "failed": "the model failed: {reason}",
+}
+_TIMES = {
+    "minute": "{number} {number:minute|minutes}",
+    "hour": "{number} {number:hour|hours}",
+    "day": "{number} {number:day|days}",
+    "week": "{number} {number:week|weeks}",
+    "month": "{number} {number:month|months}",
+    "year": "{number} {number:year|years}",
+}
 
 
 def reason_text(cell: Cell) -> str:
     """Why a cell is doubtful or was not read, or ""."""
-    match cell.reason:
-        case "":
-            return ""
-        case "no value":
-            return tr("the reply has not the kind of its column")
-        case "not cited":
-            return tr("no sentence of the document supports the reply")
-        case "not borne out":
-            return tr("the model is not sure that the document says so")
-        case "not in the quotation":
-            return tr("the figure does not stand in the quotation")
-        case "private":
-            return tr("a private document, which a model on another machine may not read")
-        case _:
-            return tr("the model failed: {reason}", reason=cell.reason)
+    if not cell.reason:
+        return ""
+    known = cell.reason if cell.reason in _REASONS else "failed"
+    return tr(_REASONS[known], reason=cell.reason)
 
 
 def begun_text(event: Begun) -> str:
     """How much there is to do."""
-    from localrag.presentation.durations import duration
-
-    if not event.to_read:
-        return tr(
-            "{documents} {documents:document|documents}, {columns} {columns:question|questions}: "
-            "every cell has been read before.",
-            documents=event.documents,
-            columns=event.columns,
-        )
     return tr(
         "{documents} {documents:document|documents}, {columns} {columns:question|questions}: "
-        "{cells} {cells:cell|cells} to read, about {time}.",
+        "{cells} {cells:cell|cells} to read, about {time}."
+        if event.to_read
+        else "{documents} {documents:document|documents}, {columns} {columns:question|questions}: "
+        "every cell has been read before.",
         documents=event.documents,
         columns=event.columns,
         cells=event.to_read,
@@ -100,30 +86,10 @@ def value_text(value: Value) -> str:
 
 def amount_text(number: float, unit: str) -> str:
     """A number with separators of thousands, and its unit."""
+    if unit in _TIMES:
+        return tr(_TIMES[unit], number=int(number) if number == int(number) else number)
     shown = separated(number)
-    match unit:
-        case "":
-            return shown
-        case "%" | "‰":
-            return f"{shown}{unit}"
-        case "minute":
-            return tr("{number} {number:minute|minutes}", number=_counted(number))
-        case "hour":
-            return tr("{number} {number:hour|hours}", number=_counted(number))
-        case "day":
-            return tr("{number} {number:day|days}", number=_counted(number))
-        case "week":
-            return tr("{number} {number:week|weeks}", number=_counted(number))
-        case "month":
-            return tr("{number} {number:month|months}", number=_counted(number))
-        case "year":
-            return tr("{number} {number:year|years}", number=_counted(number))
-        case _:
-            return f"{unit} {shown}"
-
-
-def _counted(number: float) -> float:
-    return int(number) if number == int(number) else number
+    return f"{shown}{unit}" if unit in ("", "%", "‰") else f"{unit} {shown}"
 
 
 def cell_text(cell: Cell, column: Column) -> str:
@@ -148,10 +114,7 @@ def completeness_text(state: Completeness) -> str:
         parts.append(tr("{count} not stated", count=state.not_stated))
     if state.doubtful:
         parts.append(tr("{count} doubtful", count=state.doubtful))
-    if state.final:
-        parts.append(tr("none undecided"))
-    else:
-        parts.append(tr("not final"))
+    parts.append(tr("none undecided") if state.final else tr("not final"))
     return tr("; ").join(parts)
 
 
@@ -200,12 +163,8 @@ def table_json(table: Table) -> dict[str, Any]:
     return {
         "columns": [_column_json(column) for column in table.columns],
         "rows": [
-            {
-                "source": row.source,
-                "title": row.title,
-                "document_id": row.document_id,
-                "cells": [_cell_json(cell) for cell in row.cells],
-            }
+            picked(row, "source", "title", "document_id")
+            | {"cells": [_cell_json(cell) for cell in row.cells]}
             for row in table.rows
         ],
         "totals": [
@@ -230,10 +189,7 @@ def _column_json(column: Column) -> dict[str, Any]:
 def saved_json(saved: SavedTable) -> dict[str, Any]:
     """A saved table as plain data; the kind of a column is null where its cells decide."""
     return {
-        "name": saved.name,
-        "patterns": list(saved.patterns),
-        "words": saved.words,
-        "types": list(saved.types),
+        **picked(saved, "name", "patterns", "words", "types"),
         "columns": [_column_json(column) | {"kind": column.kind} for column in saved.columns],
     }
 
@@ -259,14 +215,11 @@ def _extremes(extremes: dict[str, tuple[Value, str]]) -> dict[str, dict[str, Any
 
 def _cell_json(cell: Cell) -> dict[str, Any]:
     return {
-        "state": cell.state,
-        "value": plain(cell.value),
-        "text": cell.text,
+        **picked(cell, "state", "value", "text"),
         "confidence": None if cell.confidence is None else round(cell.confidence, 4),
         "reason": cell.reason,
         "citations": [
-            {"source": c.source, "page": c.page, "quote": c.quote, "place": plain(c.place)}
-            for c in cell.citations
+            picked(cited, "source", "page", "quote", "place") for cited in cell.citations
         ],
     }
 
@@ -287,12 +240,10 @@ def exported(table: Table, path: Path) -> str | bytes:
     check_suffix(path)
     match path.suffix.lower():
         case ".csv":
-            return _csv(table)
+            return csv_bytes([heads(table), *_rows(table)])
         case ".html":
             return _html(table)
         case ".json":
-            from localrag.printable import as_json
-
             return as_json(table_json(table), indent=2)
         case ".md":
             return _markdown(table)
@@ -329,14 +280,6 @@ def _rows(table: Table) -> Iterator[list[str | float | None]]:
         line[0] = tr("total") if not number else ""
         line[1 + 4 * number] = tr("; ").join(total_lines(column, total))
         yield line
-
-
-def _csv(table: Table) -> bytes:
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow([safe_cell(name) for name in heads(table)])
-    writer.writerows([safe_cell(value) for value in row] for row in _rows(table))
-    return file.getvalue().encode("utf-8-sig")
 
 
 def _markdown(table: Table) -> str:

@@ -147,14 +147,14 @@ class EvidenceFusion:
         dense, keyword = runs
         language = detect(question)
         # All at once: a server takes its time by how often it is asked.
-        first = _first(dense) if language != "mixed" else []
+        first = _first_ids(dense) if language != "mixed" else []
         texts = self._texts([keyword[0].chunk_id, *first]) if keyword else {}
         confidence = self._confidence(question, keyword, texts)
         beyond = frozenset[int]()
         if confidence:
             beyond = _in_other_languages(language, first, texts)
         if beyond:  # else there is nothing to fill in, and telling a language takes its time
-            words = _first(keyword)
+            words = _first_ids(keyword)
             beyond |= _in_other_languages(language, words, self._texts(words))
         served = not self._served or language == "mixed" or language in self._served
         return evidence_fusion(
@@ -175,7 +175,7 @@ class EvidenceFusion:
         return keyword_confidence(terms, set(self._tokenize(text)), passages, frequencies)
 
 
-def _first(run: Sequence[Hit]) -> list[int]:
+def _first_ids(run: Sequence[Hit]) -> list[int]:
     return [hit.chunk_id for hit in run[:LANGUAGE_DEPTH]]
 
 

@@ -21,6 +21,7 @@ from localrag.languages import LANGUAGES, LanguageCode
 from localrag.library.indexes.base import VectorSearch
 from localrag.models.embeddings.base import Embedder
 from localrag.models.llms.base import LLM, Options
+from localrag.models.llms.structured import object_schema
 from localrag.prompts import render
 from localrag.retrieval.base import Retriever
 from localrag.retrieval.fusion import reciprocal_rank_fusion
@@ -85,15 +86,10 @@ def rewritings(question: str, llm: LLM, tell: Tell) -> list[str]:
     language = answer_language(question)
     # Asked for three wordings of one kind, small models write one three times.
     kinds = LANGUAGES[language].words.rewritings
-    schema = {
-        "type": "object",
-        "properties": {kind: {"type": "string"} for kind in kinds},
-        "required": kinds,
-        "additionalProperties": False,
-    }
+    schema = object_schema(**{kind: {"type": "string"} for kind in kinds})
     prompt = render("multi_query", language, question=question)
     options = Options(max_tokens=80 * len(kinds), schema=schema)
-    with _told(tell) as values:
+    with _expand_step(tell) as values:
         reply = llm.complete([Message("user", prompt)], options).text
         others = read_queries(reply, question)
         values["queries"] = tuple(others)
@@ -126,7 +122,7 @@ class HydeRetriever:
     def _passage(self, question: str) -> str:
         language: LanguageCode = answer_language(question)
         prompt = render("hyde", language, question=question)
-        with _told(self._tell) as values:
+        with _expand_step(self._tell) as values:
             reply = self._llm.complete([Message("user", prompt)], Options(max_tokens=120)).text
             passage = values["passage"] = " ".join(reply.split())
             return passage
@@ -134,7 +130,7 @@ class HydeRetriever:
 
 
 @contextmanager
-def _told(tell: Tell) -> Iterator[dict[str, Plain]]:
+def _expand_step(tell: Tell) -> Iterator[dict[str, Plain]]:
     """Tell what the block puts into the values, or why the model failed, which ends the block."""
     values: dict[str, Plain] = {}
     started = time.perf_counter()
@@ -152,7 +148,7 @@ def read_queries(reply: str, question: str) -> list[str]:
     """
     seen = {_key(question)}
     kept: list[str] = []
-    for line in _parsed(reply):
+    for line in _query_lines(reply):
         text = " ".join(_BULLET.sub("", line).strip(_QUOTES).split())
         if text and len(text) <= LONGEST_QUESTION and _key(text) not in seen:
             seen.add(_key(text))
@@ -160,7 +156,7 @@ def read_queries(reply: str, question: str) -> list[str]:
     return kept[:MOST_REWRITINGS]
 
 
-def _parsed(reply: str) -> Sequence[str]:
+def _query_lines(reply: str) -> Sequence[str]:
     start, end = reply.find("{"), reply.rfind("}")
     if start < 0:
         return [line for line in reply.splitlines() if "?" in line or "？" in line]

@@ -103,7 +103,7 @@ def widened(
             positions = [outline.passages[part.start + place].position for place in (first, last)]
             chunks = chunks_between(document, positions[0], positions[1])
             text = text_of(document, chunks[0].start, chunks[-1].end) if chunks else ""
-            read[key] = replace(hit, chunk=_joined(hit.chunk, chunks, text))
+            read[key] = replace(hit, chunk=_joined_chunk(hit.chunk, chunks, text))
     return list(read.values())
 
 
@@ -117,7 +117,7 @@ def _run(flags: Sequence[bool], at: int) -> tuple[int, int]:
     return first, last
 
 
-def _joined(hit: Chunk, chunks: Sequence[Chunk], text: str) -> Chunk:
+def _joined_chunk(hit: Chunk, chunks: Sequence[Chunk], text: str) -> Chunk:
     """The chunks as one with this text, under the id of the hit."""
     if len(chunks) < 2 or hit.id not in {chunk.id for chunk in chunks}:
         return hit

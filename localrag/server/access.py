@@ -19,7 +19,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 import anyio
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,7 +27,7 @@ from localrag.egress.addresses import is_loopback
 from localrag.errors import ForbiddenError, LocalragError, UsageError
 from localrag.messages import InterfaceLanguage, spoken
 from localrag.server.asker import Asker, asked_by, preferred
-from localrag.server.people import People, RefusedError, while_allowed
+from localrag.server.people import People, RefusedError, is_secret, while_allowed
 from localrag.server.roles import Least
 
 SHELLS: Final = frozenset({"/", "/view"})
@@ -176,12 +176,8 @@ class Access:
     def _is_known(self, headers: Headers) -> bool:
         bearers, cookies = self.brought(headers)
         if bearers:
-            return _same(bearers[0], self.token)
-        return bool(cookies) and _same(cookies[0], self.session)
-
-
-def _same(given: str, known: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
+            return is_secret(bearers[0], self.token)
+        return bool(cookies) and is_secret(cookies[0], self.session)
 
 
 class Gate:
@@ -215,32 +211,26 @@ class Gate:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = {name for name, _ in message["headers"]}
-                message["headers"] = [
-                    *message["headers"],
-                    *(
-                        (name.encode(), value.encode())
-                        for name, value in HEADERS.items()
-                        if name.encode() not in given
-                    ),
-                ]
+                response_headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    response_headers.setdefault(name, value)
             await send(message)
 
         refusal = _too_long(headers) or self._access.refusal(scope, headers)
         refusal = refusal or self._too_large(scope["path"], headers)
         language = preferred(HTTPConnection(scope))
         if refusal is not None:
-            await _refuse(guarded, language, *refusal, partial(_drained, receive))
+            await _refuse(guarded, language, *refusal, partial(_drain, receive))
             return
         most = None if self._is_larger(scope["path"]) else LARGEST_BODY
-        bounded = _Bounded(receive, most)
+        bounded = _BoundedReceive(receive, most)
         if self._access.people is None or self._access.is_open(scope):
             await self._app(scope, bounded, guarded)
             return
         people, (bearers, cookies) = self._access.people, self._access.brought(headers)
         find = partial(people.asker, scope, bearers or cookies)
         try:
-            person = self._admitted(await find(), scope)
+            person = self._admit(await find(), scope)
             with asked_by(person):
                 await while_allowed(
                     find, person, lambda send: self._app(scope, bounded, send), guarded
@@ -248,7 +238,7 @@ class Gate:
         except RefusedError as error:
             await _refuse(guarded, language, error.status, error.reason)
 
-    def _admitted(self, person: Asker | None, scope: Scope) -> Asker:
+    def _admit(self, person: Asker | None, scope: Scope) -> Asker:
         """Who asks, with the role that the request takes. Raises `RefusedError`."""
         if person is None:
             raise RefusedError(*UNKNOWN)
@@ -295,7 +285,7 @@ def _too_large_body() -> LocalragError:
     return UsageError("The body is too large.")
 
 
-class _Bounded:
+class _BoundedReceive:
     """`receive` that ends a body which is too large or too slow."""
 
     def __init__(self, receive: Receive, most: int | None) -> None:
@@ -317,7 +307,7 @@ class _Bounded:
         self._more = bool(message.get("more_body", False))
         if self._most is not None and self._taken > self._most:
             if self._more:
-                await _drained(self._receive)
+                await _drain(self._receive)
             raise TooMuchError(413, _too_large_body())
         return message
 
@@ -327,7 +317,7 @@ class _Bounded:
         return min(SLOWEST_BODY, due - time.monotonic())
 
 
-async def _drained(receive: Receive) -> None:
+async def _drain(receive: Receive) -> None:
     """Read what a client still sends, and leave it."""
     taken = 0
     with anyio.move_on_after(DRAINING):
@@ -338,7 +328,7 @@ async def _drained(receive: Receive) -> None:
                 return
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """What a request without a body of its own leaves to be done."""
 
 
@@ -347,7 +337,7 @@ async def _refuse(
     language: InterfaceLanguage,
     status: int,
     reason: LocalragError,
-    drained: Callable[[], Awaitable[None]] = _nothing,
+    drained: Callable[[], Awaitable[None]] = _do_nothing,
 ) -> None:
     """In the form of OpenAI's protocol; what is still sent is read before the connection ends."""
     kind = "authentication_error" if status == 401 else "invalid_request_error"

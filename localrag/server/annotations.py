@@ -29,7 +29,7 @@ def url_citations(
                 "end_index": end,
             },
         }
-        for start, end, number in _cited(answer, shown)
+        for start, end, number in _cited_markers(answer, shown)
     ]
 
 
@@ -39,7 +39,7 @@ def file_citations(
     """The same as OpenAI's Responses have them; `index` is the end of the marker."""
     documents = {hit.chunk.id: hit.chunk.document_id for hit in answer.contexts}
     citations = []
-    for _, end, number in _cited(answer, shown):
+    for _, end, number in _cited_markers(answer, shown):
         citation = answer.citations[number]
         citations.append(
             {
@@ -53,7 +53,7 @@ def file_citations(
     return citations
 
 
-def _cited(answer: Answer, shown: Rendering) -> Iterator[tuple[int, int, int]]:
+def _cited_markers(answer: Answer, shown: Rendering) -> Iterator[tuple[int, int, int]]:
     """Start and end of each marker, and the number of its citation: one for each passage.
 
     A marker leads to one address wherever it stands, as clients count addresses.

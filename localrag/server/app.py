@@ -77,16 +77,16 @@ def make_app(
     `queue` is the line of those who wait for the language model, where others stand in it, too.
     `tell` gets a line for each request. `node` does jobs meanwhile, and `ahead` reads.
     """
-    app, gate = _gated(libraries, access, queue or ModelQueue(), node, ahead)
+    app, gate = _build(libraries, access, queue or ModelQueue(), node, ahead)
     return RequestLog(gate, app.routes, tell)
 
 
 def routes_of(libraries: Libraries, access: Access) -> Sequence[BaseRoute]:
     """What is behind the gate."""
-    return _gated(libraries, access, ModelQueue())[0].routes
+    return _build(libraries, access, ModelQueue())[0].routes
 
 
-def _gated(
+def _build(
     libraries: Libraries,
     access: Access,
     queue: ModelQueue,

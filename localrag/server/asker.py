@@ -28,27 +28,21 @@ class UserDirectory(Protocol):
 
     def by_token(self, token: str) -> User | None:
         """Whose token or session this is."""
-        ...
 
     def by_name(self, name: str) -> User | None:
         """The user of that name."""
-        ...
 
     def begin_session(self, token: str) -> str:
         """A secret that stands for the token's user until it ends; ForbiddenError for no token."""
-        ...
 
     def end_session(self, secret: str) -> None:
         """End it."""
-        ...
 
     def record(self, user: str, library: str, what: Action, words: str | None) -> None:
         """Write down who does what in which library."""
-        ...
 
     def asked(self, library: str) -> Sequence[Any]:
         """What was written down of a library, oldest first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,11 +112,11 @@ class Commands:
             return reply(served, 409)
         if call.what == "compare":
             return Response()
-        return EventStream(streamed(partial(self._work, served, call), _failed))
+        return EventStream(streamed(partial(self._work, served, call), _error_events))
 
     async def _work(self, engine: Engine, call: Call, send: Send) -> None:
         async def tell(event: CallEvent) -> None:
-            await send(_sent(event))
+            await send(_encode_event(event))
 
         async def wait(position: int, seconds: float) -> None:
             await tell(WaitingEvent(position, seconds))
@@ -143,18 +143,18 @@ class Commands:
                     await tell(CallResult(question))
 
 
-def _failed(error: Exception) -> list[ServerSentEvent]:
+def _error_events(error: Exception) -> list[ServerSentEvent]:
     """The command finds out why, in its own words."""
     if not isinstance(error, LocalragError | FullError):
         _log.error("A command failed.", exc_info=error)
-    return [_sent(FailedCall())]
+    return [_encode_event(FailedCall())]
 
 
-def _sent(event: CallEvent) -> ServerSentEvent:
-    return ServerSentEvent(msgspec.json.encode(event, enc_hook=_plain).decode())
+def _encode_event(event: CallEvent) -> ServerSentEvent:
+    return ServerSentEvent(msgspec.json.encode(event, enc_hook=_encode_number).decode())
 
 
-def _plain(value: object) -> object:
+def _encode_number(value: object) -> object:
     """A number of NumPy's as Python's."""
     if isinstance(value, float):
         return float(value)
@@ -170,10 +170,6 @@ def _options(call: Call) -> AskOptions:
 
 
 def _event(piece: Piece) -> CallEvent:
-    match piece:
-        case Statement():
-            return TextEvent(piece.written)
-        case Step():
-            return StepDone(piece)
-        case _:
-            return CallResult(piece)
+    if isinstance(piece, Statement):
+        return TextEvent(piece.written)
+    return StepDone(piece) if isinstance(piece, Step) else CallResult(piece)

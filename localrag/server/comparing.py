@@ -8,17 +8,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.api import LocalRAG
 from localrag.errors import UsageError
-from localrag.evaluation.comparisons.base import Compared, Output, Stage, asked_with
+from localrag.evaluation.comparisons.base import Compared, Output, asked_with
 from localrag.messages import InterfaceLanguage
 from localrag.presentation import comparisons as words
 from localrag.server.answers import passages, told
 from localrag.server.bounds import Question
 from localrag.server.jobs import BackgroundJob, WorkRoutes
 from localrag.server.replies import decoded
+from localrag.server.routing import route
 
 MODES = ("standard", "self-rag")
 
@@ -37,10 +37,7 @@ class ToCompare(msgspec.Struct, forbid_unknown_fields=True):
 class Comparing(WorkRoutes):
     """The route that compares. Events: waiting, progress, compared, error."""
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        return [Route("/api/compare", self.compare, methods=["POST"])]
-
+    @route("/api/compare", "POST")
     async def compare(self, request: Request) -> Response:
         """Ask in each way, and tell which one is under way."""
         asked = await decoded(request, ToCompare)
@@ -49,7 +46,7 @@ class Comparing(WorkRoutes):
 
         def work(job: BackgroundJob) -> None:
             notes: list[str] = []
-            question = _compared(LocalRAG(job.engine, notes.append), asked, job)
+            question = _compare(LocalRAG(job.engine, notes.append), asked, job)
             job.say(
                 "compared",
                 question=question.asked.question,
@@ -57,26 +54,24 @@ class Comparing(WorkRoutes):
                 notes=notes,
                 ways=[_way(way, job) for way in question.ways],
                 ranks=_ranks(question, job.language),
-                **_found(question, asked.vary, job.language),
+                **_judgement(question, asked.vary, job.language),
             )
 
         return await self.stream(request, asked.library, "ask", asked.question, work)
 
 
-def _compared(rag: LocalRAG, asked: ToCompare, job: BackgroundJob) -> Compared[Any]:
+def _compare(rag: LocalRAG, asked: ToCompare, job: BackgroundJob) -> Compared[Any]:
     def begin(name: str) -> None:
         job.give_way()
         job.say("progress", name=name)
-
-    def stage(begun: Stage) -> None:
-        begin(begun.name)
 
     common: dict[str, Any] = {"k": asked.k, "stopped": job.stopped}
     reference = asked.reference.strip()
     if asked.vary == "rerankers":
         comparison = rag.compare(asked.question, reference=reference, progress=begin, **common)
         return comparison.questions[0]
-    (question,) = rag.compare_modes([asked_with(asked.question, reference)], MODES, stage, **common)
+    questions = [asked_with(asked.question, reference)]
+    (question,) = rag.compare_modes(questions, MODES, lambda stage: begin(stage.name), **common)
     return question
 
 
@@ -105,7 +100,7 @@ def _ranks(question: Compared[Any], language: InterfaceLanguage) -> list[dict[st
     ]
 
 
-def _found(question: Compared[Any], vary: str, language: InterfaceLanguage) -> dict[str, Any]:
+def _judgement(question: Compared[Any], vary: str, language: InterfaceLanguage) -> dict[str, Any]:
     """What the judge found: lines on rerankers, a table on modes."""
     if vary == "rerankers":
         return {"lines": words.graded(question.found, language) if question.found else ()}

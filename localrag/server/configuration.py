@@ -18,7 +18,6 @@ import anyio
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.config.settings import (
     Settings,
@@ -34,6 +33,7 @@ from localrag.errors import ConfigError, UsageError
 from localrag.server.asker import asker
 from localrag.server.libraries import Libraries
 from localrag.server.replies import decoded, reply
+from localrag.server.routing import Routes, route
 
 CHANGEABLE = (
     *("answer.mode", "answer.k", "answer.strict"),
@@ -54,32 +54,27 @@ class SettingChange(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Routes):
     """The routes below /api/settings."""
 
     libraries: Libraries
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        return [
-            Route("/api/settings", self.shown),
-            Route("/api/settings", self.change, methods=["POST"]),
-        ]
-
+    @route("/api/settings")
     async def shown(self, _: Request) -> Response:
         """Every setting: its value, its default, and what gives it."""
-        return reply(await anyio.to_thread.run_sync(self._shown))
+        return reply(await anyio.to_thread.run_sync(self._settings_record))
 
+    @route("/api/settings", "POST")
     async def change(self, request: Request) -> Response:
         """Change a setting that may be changed here, for all libraries of this server."""
         asked = await decoded(request, SettingChange)
-        return reply(await anyio.to_thread.run_sync(self._changed, asked))
+        return reply(await anyio.to_thread.run_sync(self._change_setting, asked))
 
     @property
     def _running(self) -> Settings:
         return self.libraries.engine("").settings
 
-    def _shown(self) -> dict[str, Any]:
+    def _settings_record(self) -> dict[str, Any]:
         if asker() is not None:  # the rest is of whoever runs the server
             return {
                 "settings": [
@@ -94,8 +89,8 @@ class Configuration:
             "settings": [
                 {
                     "key": key,
-                    "value": _plain(key, value),
-                    "default": _plain(key, defaults.get(key)),
+                    "value": _public_value(key, value),
+                    "default": _public_value(key, defaults.get(key)),
                     "given": _giver(given.get(key)),
                     "variable": given.get(key, ""),
                     "changeable": key in CHANGEABLE,
@@ -105,7 +100,7 @@ class Configuration:
             ]
         }
 
-    def _changed(self, asked: SettingChange) -> dict[str, Any]:
+    def _change_setting(self, asked: SettingChange) -> dict[str, Any]:
         key = asked.key
         if key not in CHANGEABLE:
             raise UsageError(
@@ -127,8 +122,8 @@ class Configuration:
             else:
                 set_in_file(key, json.dumps(asked.value).strip('"'))
         stored = load_settings()
-        self.libraries.change(lambda running: _with(running, key, stored))
-        return self._shown()
+        self.libraries.change(lambda running: _replace_setting(running, key, stored))
+        return self._settings_record()
 
 
 def _giver(variable: str | None) -> str:
@@ -137,14 +132,14 @@ def _giver(variable: str | None) -> str:
     return "variable" if variable else "file"
 
 
-def _plain(key: str, value: object) -> object:
+def _public_value(key: str, value: object) -> object:
     """A value as it may leave the server: of a path its last name, of a list its length."""
     if key in _PATHS and isinstance(value, str):
         return re.split(r"[/\\]", value.rstrip("/\\"))[-1]
     return len(value) if isinstance(value, list | tuple) else value
 
 
-def _with(running: Settings, key: str, stored: Settings) -> Settings:
+def _replace_setting(running: Settings, key: str, stored: Settings) -> Settings:
     """Settings with that one of the stored ones, of whose section the others stay as they are."""
     section, name = key.split(".")
     new = getattr(stored, section)

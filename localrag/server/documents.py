@@ -19,7 +19,6 @@ from urllib.parse import urlencode
 import anyio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.errors import LibraryNotFoundError
 from localrag.indexing.reading import read_part
@@ -35,11 +34,12 @@ from localrag.presentation.reading import (
     page_ranges,
     reason_text,
 )
-from localrag.presentation.records import plain
+from localrag.presentation.records import picked, plain
 from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.replies import number, reply
+from localrag.server.routing import Routes, route
 
 MOST = 50
 """Documents of one reply."""
@@ -48,27 +48,20 @@ _PROBLEMS, _PAGES = 20, 50
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentRoutes:
+class DocumentRoutes(Routes):
     """The routes that list and read."""
 
     libraries: Libraries
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        return [
-            Route("/api/documents", self.documents),
-            Route("/api/unread", self.unread),
-            Route("/api/page", self.page),
-        ]
-
-    def _asked(self, request: Request) -> tuple[Library, Naming, InterfaceLanguage]:
+    def _context(self, request: Request) -> tuple[Library, Naming, InterfaceLanguage]:
         name = request.query_params.get("library", "")
         library = self.libraries.engine(name).library
         return library, self.libraries.naming(name), preferred(request)
 
+    @route("/api/documents")
     async def documents(self, request: Request) -> Response:
         """Documents without their text, the state of their files, and what there is to say."""
-        (library, naming, language), asked = self._asked(request), request.query_params
+        (library, naming, language), asked = self._context(request), request.query_params
         await self.libraries.listed(asked.get("library", ""))
         before = number(asked, "before") if "before" in asked else None
 
@@ -81,7 +74,7 @@ class DocumentRoutes:
             )
             noted = defaultdict(list)
             for problem in library.problems([record.id for record in records]):
-                noted[problem.document_id].append(_said(naming.problem(problem), language))
+                noted[problem.document_id].append(_problem_texts(naming.problem(problem), language))
             documents = [
                 plain(naming.document(record))
                 | {
@@ -95,9 +88,10 @@ class DocumentRoutes:
 
         return reply(await anyio.to_thread.run_sync(gathered))
 
+    @route("/api/unread")
     async def unread(self, request: Request) -> Response:
         """Files that could not be read, and why."""
-        (library, naming, language), asked = self._asked(request), request.query_params
+        (library, naming, language), asked = self._context(request), request.query_params
         await self.libraries.listed(asked.get("library", ""))
         words = asked.get("words", "").strip().lower()
         start = number(asked, "after") if "after" in asked else 0
@@ -111,16 +105,17 @@ class DocumentRoutes:
             ]
             following = start + MOST if len(there) > start + MOST else None
             problems = [
-                _said(problem, language) | {"source": problem.source}
+                _problem_texts(problem, language) | {"source": problem.source}
                 for problem in map(naming.problem, shown)
             ]
             return {"unread": problems, "next": following}
 
         return reply(await anyio.to_thread.run_sync(gathered))
 
+    @route("/api/page")
     async def page(self, request: Request) -> Response:
         """A page as it was read: its text, how, and what was noted."""
-        (library, naming, language), asked = self._asked(request), request.query_params
+        (library, naming, language), asked = self._context(request), request.query_params
         document = asked.get("document", "")
         await recorded(self.libraries.named(asked.get("library", "")), "page", document)
         at = {name: number(asked, name) for name in ("number", "offset") if name in asked}
@@ -140,9 +135,7 @@ class DocumentRoutes:
                 "pages": part.pages,
                 "place": place_text(part.place, language=language),
                 "text": page.text,
-                "start": part.start,
-                "before": part.before,
-                "behind": part.behind,
+                **picked(part, "start", "before", "behind"),
                 "how": how_text(page, part.place.unit, language),
                 "confidence": page.confidence,
                 "tables": part.tables,
@@ -167,7 +160,7 @@ def _with_problems(library: Library) -> Collection[str]:
     return {problem.document_id for problem in library.problems() if problem.document_id}
 
 
-def _said(problem: Problem, language: InterfaceLanguage) -> dict[str, Any]:
+def _problem_texts(problem: Problem, language: InterfaceLanguage) -> dict[str, Any]:
     """What is wrong and what to do; `numbers` are pages that can be gone to."""
     return {
         "pages": page_ranges(problem.pages),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -53,19 +52,14 @@ async def _in_batches(
     """What `work` gives for each batch; others get their turn in between."""
     results: list[T] = []
     async with processors.lease() as give_way:
-        for some in _batches(texts):
+        for start in range(0, len(texts), BATCH):
+            batch = texts[start : start + BATCH]
+
+            def embed(tell: Callable[[T], None], batch: Sequence[str] = batch) -> None:
+                tell(work(batch))
+
             await give_way()
             # Left amid a batch, it keeps its turn until the processors have done it.
-            async with working(partial(_told, work, some)) as pieces:
+            async with working(embed) as pieces:
                 results += [result async for result in pieces]
     return results
-
-
-def _told(
-    work: Callable[[Sequence[str]], T], some: Sequence[str], tell: Callable[[T], None]
-) -> None:
-    tell(work(some))
-
-
-def _batches(texts: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (texts[start : start + BATCH] for start in range(0, len(texts), BATCH))

@@ -24,7 +24,7 @@ from localrag.system.files import is_mine_alone, is_real_folder, make_folder, ne
 
 LOOPBACK = "127.0.0.1"
 Kind = Literal[".sock", ".port"]
-_KINDS: dict[Kind, int] = {".sock": stat.S_IFSOCK, ".port": stat.S_IFREG}
+_KINDS: dict[str, int] = {".sock": stat.S_IFSOCK, ".port": stat.S_IFREG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,8 @@ class ServerEntry:
         if self.path.suffix == ".port":
             with open_plain(self.path) as file:
                 port = int(file.read(6))
-            return _connected(
-                socket.AF_INET, (LOOPBACK, port), f"http://{LOOPBACK}:{port}", seconds
-            )
-        return _connected(_unix(), str(self.path), f"unix:{self.path}", seconds)
+            return _connect(socket.AF_INET, (LOOPBACK, port), f"http://{LOOPBACK}:{port}", seconds)
+        return _connect(_unix(), str(self.path), f"unix:{self.path}", seconds)
 
     def proof(self, token: str, nonce: str, version: str) -> str:
         """What only who knows the token can say, for this nonce, of this endpoint alone."""
@@ -72,7 +70,7 @@ def listening(
     """
     made = None
     with suppress(OSError):
-        made = _listening(folder, kind)
+        made = _open_listener(folder, kind)
     try:
         yield made
     finally:
@@ -82,7 +80,7 @@ def listening(
             endpoint.path.unlink(missing_ok=True)
 
 
-def _listening(folder: Path, kind: Kind | None) -> tuple[ServerEntry, socket.socket]:
+def _open_listener(folder: Path, kind: Kind | None) -> tuple[ServerEntry, socket.socket]:
     make_folder(folder)
     if sys.platform != "win32":
         folder.chmod(0o700)
@@ -96,7 +94,8 @@ def _listening(folder: Path, kind: Kind | None) -> tuple[ServerEntry, socket.soc
     path = folder / secrets.token_hex(4)
     if kind != ".port":
         with suppress(OSError):
-            return _on_socket(path.with_suffix(".sock"))
+            entry = ServerEntry(path.with_suffix(".sock"))
+            return entry, unix_listener(entry.path, 0o600)
     return _on_port(path.with_suffix(".port"))
 
 
@@ -111,10 +110,6 @@ def unix_listener(path: Path, mode: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def _on_socket(path: Path) -> tuple[ServerEntry, socket.socket]:
-    return ServerEntry(path), unix_listener(path, 0o600)
 
 
 def _on_port(path: Path) -> tuple[ServerEntry, socket.socket]:
@@ -132,7 +127,7 @@ def _on_port(path: Path) -> tuple[ServerEntry, socket.socket]:
     return ServerEntry(path), listener
 
 
-def _connected(
+def _connect(
     family: int, address: tuple[str, int] | str, door: str, seconds: float
 ) -> socket.socket:
     connection = socket.socket(family, socket.SOCK_STREAM)
@@ -155,10 +150,8 @@ def _unix() -> int:
 
 
 def _is_entry(path: Path) -> bool:
-    kind = next((kind for kind in _KINDS if kind == path.suffix), None)
-    if kind is None:
-        return False
     try:
-        return stat.S_IFMT(os.lstat(path).st_mode) == _KINDS[kind] and is_mine_alone(path)
+        kind = stat.S_IFMT(os.lstat(path).st_mode)
+        return _KINDS.get(path.suffix) == kind and is_mine_alone(path)
     except OSError:  # gone meanwhile
         return False

@@ -11,7 +11,6 @@ import anyio
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response as Reply
-from starlette.routing import Route
 
 from localrag import factory
 from localrag.engine import Engine
@@ -29,6 +28,7 @@ from localrag.server.jobs import BackgroundJob, WorkRoutes
 from localrag.server.naming import Naming
 from localrag.server.replies import decoded, reply
 from localrag.server.results import Results
+from localrag.server.routing import route
 from localrag.system.files import create_file, scratch_folder
 
 if TYPE_CHECKING:
@@ -58,13 +58,7 @@ class Evaluating(WorkRoutes):
 
     results: Results = field(default_factory=Results)
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        return [
-            Route("/api/evaluate", self.evaluate, methods=["POST"]),
-            Route("/api/reports/{name}", self.report),
-        ]
-
+    @route("/api/evaluate", "POST")
     async def evaluate(self, request: Request) -> Reply:
         """Answer and score the questions of a data set."""
         asked = await decoded(request, ToEvaluate)
@@ -90,11 +84,12 @@ class Evaluating(WorkRoutes):
                     settings if asked.judged else None,
                     asked.metrics,
                 )
-            report = _named(report, job.naming)
+            report = _name_sources(report, job.naming)
             job.say("report", name=self.results.keep(report, job.library, before))
 
         return await self.stream(request, asked.library, "evaluate", asked.name, work)
 
+    @route("/api/reports/{name}")
     async def report(self, request: Request) -> Reply:
         """A report as a page (`.html`), as JSON (`.json`) or as a table (`.csv`)."""
         path = PurePath(request.path_params["name"])
@@ -110,7 +105,7 @@ class Evaluating(WorkRoutes):
             return Reply(render_page(report), media_type="text/html", headers=ALONE)
 
 
-def _named(report: Report, naming: Naming) -> Report:
+def _name_sources(report: Report, naming: Naming) -> Report:
     """The report with names of files for their paths."""
 
     def named(response: Response) -> Response:

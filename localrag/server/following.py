@@ -25,7 +25,7 @@ PATIENCE = 3.0
 
 
 @dataclass
-class _Followed:
+class _RemovalState:
     """What is known of the removals of one library."""
 
     engine: Engine
@@ -49,7 +49,7 @@ class Follower(Looking):
         super().__init__("following", LOOK)
         self._libraries = libraries
         self._forget = forget
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, _RemovalState] = {}
 
     def look_around(self) -> None:
         """See what has changed, and do what is due."""
@@ -69,7 +69,7 @@ class Follower(Looking):
         removals = library.removals()
         known = self._followed.get(name)
         if known is None or known.engine is not engine:
-            known = self._followed[name] = _Followed(engine, library.removed_before, now)
+            known = self._followed[name] = _RemovalState(engine, library.removed_before, now)
         if removals != known.removals:
             known.removals, known.changed, known.forgotten = removals, now, False
             library.forget()  # at once: Windows deletes nothing that is open

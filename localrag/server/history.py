@@ -14,7 +14,6 @@ import anyio
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.errors import LibraryError, LibraryNotFoundError
 from localrag.languages import CODES
@@ -27,10 +26,11 @@ from localrag.prompts import render
 from localrag.rag.citations import read
 from localrag.rag.statements import Statements
 from localrag.server.answers import told
-from localrag.server.asker import preferred, recorded
+from localrag.server.asker import preferred
 from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming, without_paths
 from localrag.server.replies import decoded, reply
+from localrag.server.routing import Routes, route
 from localrag.types import (
     Answer,
     Basis,
@@ -55,42 +55,33 @@ class Switched(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class History(Routes):
     """The routes below /api/history."""
 
     libraries: Libraries
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        path = "/api/history/{conversation}"
-        return [
-            Route("/api/history", self.listed),
-            Route("/api/history", self.switch, methods=["POST"]),
-            Route("/api/history", self.forget, methods=["DELETE"]),
-            Route(path, self.opened),
-            Route(path, self.forget, methods=["DELETE"]),
-        ]
-
     def _library(self, name: str) -> Library:
         return self.libraries.engine(name).library
 
+    @route("/api/history")
     async def listed(self, request: Request) -> Response:
         """Whether conversations are kept, and which there are."""
         library = self._library(request.query_params.get("library", ""))
-        return reply(await anyio.to_thread.run_sync(_listed, library))
+        return reply(await anyio.to_thread.run_sync(_history_record, library))
 
+    @route("/api/history", "POST")
     async def switch(self, request: Request) -> Response:
         """Keep conversations from now on, or no longer; what is kept stays."""
         asked = await decoded(request, Switched)
-        library = self._library(asked.library)
-        await recorded(self.libraries.named(asked.library), "conversations")
+        _, engine = await self.libraries.use(asked.library, "conversations")
 
         def switched() -> dict[str, Any]:
-            library.keep_history(on=asked.on)
-            return _listed(library)
+            engine.library.keep_history(on=asked.on)
+            return _history_record(engine.library)
 
         return reply(await anyio.to_thread.run_sync(switched))
 
+    @route("/api/history/{conversation}")
     async def opened(self, request: Request) -> Response:
         """The answers of a conversation, as they were told."""
         name = self.libraries.named(request.query_params.get("library", ""))
@@ -102,7 +93,7 @@ class History:
                 {
                     "asked": entry.question,
                     "asked_at": entry.asked_at,
-                    "answer": told(name, _read(library, naming, entry), language),
+                    "answer": told(name, _decode_entry(library, naming, entry), language),
                 }
                 for entry in library.kept_answers(key)
             ]
@@ -114,6 +105,8 @@ class History:
             )
         return reply({"conversation": key, "answers": answers})
 
+    @route("/api/history", "DELETE")
+    @route("/api/history/{conversation}", "DELETE")
     async def forget(self, request: Request) -> Response:
         """Forget a conversation, or all of them."""
         library = self._library(request.query_params.get("library", ""))
@@ -138,25 +131,24 @@ def keep(
         return None
     key = conversation or secrets.token_hex(8)
     try:
-        kept = library.keep_answer(
-            key, asked, _written(answer), _ground(answer), after=after, timeout=_PATIENCE
-        )
+        record, sources = _encode_answer(answer), _source_documents(answer)
+        kept = library.keep_answer(key, asked, record, sources, after=after, timeout=_PATIENCE)
     except LibraryError as error:  # somebody else writes, or nobody can
         return {"conversation": "", "reason": spoken(without_paths(error), language)}
     return {"conversation": key if kept else "", "reason": ""}
 
 
-def _listed(library: Library) -> dict[str, Any]:
+def _history_record(library: Library) -> dict[str, Any]:
     return {"on": library.keeps_history, "conversations": plain(library.conversations())}
 
 
-def _written(answer: Answer) -> str:
+def _encode_answer(answer: Answer) -> str:
     """An answer with the passages that it cites and no other, and without paths."""
-    cited = {citation.chunk_id for citation in (*answer.citations, *_closest(answer))}
+    cited = {citation.chunk_id for citation in (*answer.citations, *_closest_citations(answer))}
     contexts = (context for context in answer.contexts if context.chunk.id in cited)
     lean = replace(
         answer,
-        statements=_citing(answer.statements, lambda citation: replace(citation, source="")),
+        statements=_map_cited(answer.statements, lambda citation: replace(citation, source="")),
         contexts=tuple(replace(context, source="") for context in contexts),
         trace=tuple(_without_texts(step) for step in answer.trace),
         left_out=(),
@@ -219,10 +211,10 @@ def _without_texts(step: Step) -> Step:
     return replace(step, left_out=(), values=values)
 
 
-def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
+def _decode_entry(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
     """The answer, with its documents under the names that they have now."""
     try:
-        answer = _decoded(kept.record)
+        answer = _decode_answer(kept.record)
     except (msgspec.MsgspecError, RecursionError) as error:  # the folder came from elsewhere
         raise damaged_rows(error) from error
     documents = {context.chunk.id: context.chunk.document_id for context in answer.contexts}
@@ -231,7 +223,7 @@ def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
     sources = {chunk: names.get(document, "") for chunk, document in documents.items()}
     return replace(
         answer,
-        statements=_citing(
+        statements=_map_cited(
             answer.statements,
             lambda citation: (
                 citation.chunk_id in sources
@@ -241,11 +233,11 @@ def _read(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
         contexts=tuple(
             replace(context, source=sources[context.chunk.id]) for context in answer.contexts
         ),
-        not_found=tuple(_named(missing, sources) for missing in answer.not_found),
+        not_found=tuple(_name_closest(missing, sources) for missing in answer.not_found),
     )
 
 
-class _Earlier(msgspec.Struct):
+class _EarlierAnswer(msgspec.Struct):
     """An answer as it was kept before it was made of statements."""
 
     question: str
@@ -262,17 +254,17 @@ class _Earlier(msgspec.Struct):
     basis: Basis | None = None
 
 
-def _decoded(record: str) -> Answer:
+def _decode_answer(record: str) -> Answer:
     """Raises `MsgspecError`."""
     try:
         return msgspec.json.decode(record, type=Answer)
     except msgspec.ValidationError:
-        kept = msgspec.structs.asdict(msgspec.json.decode(record, type=_Earlier))
+        kept = msgspec.structs.asdict(msgspec.json.decode(record, type=_EarlierAnswer))
         text, citations, support = (kept.pop(name) for name in ("text", "citations", "support"))
         return Answer(statements=read(text, citations, support), **kept)
 
 
-def _citing(
+def _map_cited(
     statements: Statements, changed: Callable[[Citation], Citation | Literal[False]]
 ) -> Statements:
     """The statements with their citations changed, or left out."""
@@ -289,38 +281,31 @@ def _citing(
     )
 
 
-def _named(missing: NotFound, sources: Mapping[int, str]) -> NotFound:
+def _name_closest(missing: NotFound, sources: Mapping[int, str]) -> NotFound:
     closest = missing.closest
     if closest is None or closest.chunk_id not in sources:
         return replace(missing, closest=None)
     return replace(missing, closest=replace(closest, source=sources[closest.chunk_id]))
 
 
-def _closest(answer: Answer) -> list[Citation]:
+def _closest_citations(answer: Answer) -> list[Citation]:
     return [missing.closest for missing in answer.not_found if missing.closest is not None]
 
 
-def _ground(answer: Answer) -> set[str]:
+def _source_documents(answer: Answer) -> set[str]:
     """The documents that the words of an answer may come from.
 
     Those that it cites, or are closest to what it lacks; where a sentence cites nothing, all that
     were read for it; and all that it was computed from. What the documents do not say comes from
     the question.
     """
-    return _read_for(answer) | set(answer.basis.documents if answer.basis else ())
-
-
-def _read_for(answer: Answer) -> set[str]:
-    cited = {citation.chunk_id for citation in (*answer.citations, *_closest(answer))}
-    if answer.text.strip() in [render("refusal", code) for code in CODES]:
-        return {
-            context.chunk.document_id for context in answer.contexts if context.chunk.id in cited
-        }
-    all_cite = all(
+    cited = {citation.chunk_id for citation in (*answer.citations, *_closest_citations(answer))}
+    refuses = answer.text.strip() in [render("refusal", code) for code in CODES]
+    all_cite = refuses or all(
         statement.citations for statement in answer.statements if statement.kind != "missing"
     )
     return {
         context.chunk.document_id
         for context in answer.contexts
         if not all_cite or context.chunk.id in cited
-    }
+    }.union(answer.basis.documents if answer.basis else ())

@@ -24,6 +24,7 @@ from localrag.server.libraries import Libraries
 from localrag.server.naming import Naming
 from localrag.server.queue import ModelQueue, OnWait, Turns
 from localrag.server.replies import EventStream, error_body, event
+from localrag.server.routing import Routes
 from localrag.server.running import working
 from localrag.server.views import view_of
 from localrag.types import Citation
@@ -135,7 +136,7 @@ async def taking_turns(
 
 
 @dataclass(frozen=True, slots=True)
-class WorkRoutes:
+class WorkRoutes(Routes):
     """Routes of long work on libraries that takes turns with others."""
 
     libraries: Libraries

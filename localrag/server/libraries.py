@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from localrag.config.settings import Settings
 from localrag.engine import Engine
 from localrag.errors import ForbiddenError, LibraryNotFoundError, UsageError
-from localrag.library.acting import Role, acting_as_server
+from localrag.library.acting import Action, Role, acting_as_server
 from localrag.library.backends.opening import backend_of, is_there
 from localrag.library.folder import vaults
 from localrag.library.location import Location, name_of
@@ -105,6 +105,16 @@ class Libraries:
         engine = self._engine(name)
         _prolong(engine)
         return engine
+
+    async def use(self, name: str, action: Action, words: str | None = None) -> tuple[str, Engine]:
+        """A library's name and engine, once it is written down what is done there.
+
+        Raises as `engine` does.
+        """
+        name = self.named(name)
+        engine = self.engine(name)
+        await recorded(name, action, words)
+        return name, engine
 
     async def listed(self, name: str) -> None:
         """Write down that who asks is told what is in a library, where that is not yet."""

@@ -70,9 +70,9 @@ def on_socket(path: Path) -> Iterator[socket.socket]:
     server that was killed has left there is deleted. Raises `UsageError`.
     """
     try:
-        listening = _listening(path)
+        listening = _open_listener(path)
     except OSError as error:
-        raise _not_there(path, error.strerror or error) from error
+        raise _unusable_socket(path, error.strerror or error) from error
     own = _mark(path)
     try:
         yield listening
@@ -90,11 +90,11 @@ def _mark(path: Path) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
-def _listening(path: Path) -> socket.socket:
+def _open_listener(path: Path) -> socket.socket:
     if not hasattr(socket, "AF_UNIX"):
-        raise _not_there(path, LocalragError("this system has no Unix sockets"))
+        raise _unusable_socket(path, LocalragError("this system has no Unix sockets"))
     if path.parent.stat().st_mode & stat.S_IWOTH:
-        raise _not_there(path, LocalragError("others could put a socket of their own there"))
+        raise _unusable_socket(path, LocalragError("others could put a socket of their own there"))
     if path.is_socket():
         try:
             ServerEntry(path).connect(1).close()
@@ -103,7 +103,7 @@ def _listening(path: Path) -> socket.socket:
     return unix_listener(path, 0o660)
 
 
-def _not_there(path: Path, reason: object) -> UsageError:
+def _unusable_socket(path: Path, reason: object) -> UsageError:
     return UsageError(
         "The server cannot listen on the socket {path}: {reason}.",
         hint="Give a path of at most a hundred characters, in a folder that only this account and "

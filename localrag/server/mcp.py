@@ -68,7 +68,7 @@ class Protocol:
     async def _list_tools(
         self, _: Context, __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_described(tool) for tool in self._offered.values()])
+        return types.ListToolsResult(tools=[_describe(tool) for tool in self._offered.values()])
 
     async def _call_tool(
         self, context: Context, params: types.CallToolRequestParams
@@ -81,7 +81,7 @@ class Protocol:
 
         async def call(tell: Tell) -> None:
             nonlocal result
-            result = _result(await tool.call(_converted(params.arguments or {}, tool), tell))
+            result = _result(await tool.call(_convert(params.arguments or {}, tool), tell))
 
         def fail(error: Exception) -> Iterable[str]:
             nonlocal failed
@@ -186,7 +186,7 @@ def _while_connected(context: Context) -> anyio.CancelScope:
     return block
 
 
-def _described(tool: Tool) -> types.Tool:
+def _describe(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -203,7 +203,7 @@ def _described(tool: Tool) -> types.Tool:
     )
 
 
-def _converted(arguments: Mapping[str, Any], tool: Tool) -> msgspec.Struct:
+def _convert(arguments: Mapping[str, Any], tool: Tool) -> msgspec.Struct:
     try:
         return msgspec.convert(arguments, tool.asks)
     except msgspec.ValidationError as error:
@@ -261,7 +261,7 @@ class _Input(anyio.AsyncFile[str]):
         return await self._lines.get()
 
 
-def _interrupted(*_: object) -> None:
+def _end_on_interrupt(*_: object) -> None:
     """End by Ctrl-C, also where a thread or a library does not: what is stored loses nothing."""
     patience = threading.Timer(1.0, os._exit, (130,))
     patience.daemon = True
@@ -285,5 +285,5 @@ def serve_on_pipes(server: Server[Any]) -> None:
         async with pipes as (reads, writes):
             await server.run(reads, writes, server.create_initialization_options())
 
-    signal.signal(signal.SIGINT, _interrupted)
+    signal.signal(signal.SIGINT, _end_on_interrupt)
     anyio.run(serve)

@@ -47,7 +47,7 @@ _IN_TEXT = re.compile(
 _DATABASE = re.compile(r"postgres(?:ql)?://[^#\n]*#")
 """What stands before the name of a library in the URL of one in a database."""
 
-_SAID = {
+_DATABASE_ERRORS = {
     LibraryLockedError: "Something else is being written to the library {library}.",
     LibraryUnreachableError: "The database of the library {library} cannot be reached.",
     ForbiddenError: "The database of the library {library} does not allow this.",
@@ -125,14 +125,14 @@ def below_shared(paths: Iterable[str]) -> dict[str, str]:
     several = len(places.keys() - {(UPLOADS,)}) > 1
     shown_names = {}
     for some in places.values():
-        shared = _shared(folders[path] for path in some) - several
+        shared = _count_shared_folders(folders[path] for path in some) - several
         for path in some:
             top = min(_top(folders[path], shared), len(folders[path]))
             shown_names[path] = "/".join(parts[path][top:])
     return shown_names
 
 
-def _shared(folders: Iterable[list[str]]) -> int:
+def _count_shared_folders(folders: Iterable[list[str]]) -> int:
     """How many folders all of these have in common, but for uploads."""
     others = [path for path in folders if UPLOADS not in path]
     ends = zip(min(others), max(others), strict=False) if others else ()
@@ -165,15 +165,15 @@ def own_names(paths: Iterable[str]) -> dict[str, str]:
         alike[within[folder] + name].append(path)
     names: dict[str, str] = {}
     for name, several in alike.items():
-        names |= {several[0]: name} if len(several) == 1 else _apart(name, several)
-    return _numbered(names)
+        names |= {several[0]: name} if len(several) == 1 else _tell_apart(name, several)
+    return _number_duplicates(names)
 
 
-def _apart(name: str, paths: Sequence[str]) -> dict[str, str]:
+def _tell_apart(name: str, paths: Sequence[str]) -> dict[str, str]:
     """Names for files that all have this one, as far as folders tell them apart."""
     parts = {path: slashed(path).split("/") for path in paths}
     folders = {path: segments[: -1 - name.count("/")] for path, segments in parts.items()}
-    shared = _shared(folders.values())
+    shared = _count_shared_folders(folders.values())
     top = {path: _top(folder, shared) for path, folder in folders.items()}
     names: dict[str, str] = {}
     alike = {name: list(paths)}
@@ -198,7 +198,7 @@ def _top(folders: list[str], shared: int) -> int:
     return max(1, shared, home[0].count("/") + 1 if home else 0)  # never a drive or an account
 
 
-def _numbered(names: dict[str, str]) -> dict[str, str]:
+def _number_duplicates(names: dict[str, str]) -> dict[str, str]:
     """With a number in what is still alike, which never is the name of another."""
     taken, next_number = set(names.values()), dict[str, int]()
     for path, name in names.items():
@@ -225,9 +225,9 @@ def without_paths(error: E) -> E:
         (value for value in error.values.values() if _DATABASE.match(str(value))), None
     )
     if in_database is not None and any(map(_is_private, error.values, error.values.values())):
-        kind = next((kind for kind in _SAID if isinstance(error, kind)), LibraryError)
+        kind = next((kind for kind in _DATABASE_ERRORS if isinstance(error, kind)), LibraryError)
         template = LibraryError(
-            _SAID[kind],
+            _DATABASE_ERRORS[kind],
             hint="Try again in a while; you can still search meanwhile."
             if kind is LibraryLockedError
             else "Try again soon; the log of the server says more.",
@@ -254,10 +254,10 @@ def _step(step: Step) -> Step:
 
 
 def _without_paths(values: Mapping[str, object]) -> dict[str, Any]:
-    return {name: _named(value) for name, value in values.items()}
+    return {name: _name_value(value) for name, value in values.items()}
 
 
-def _named(value: object) -> object:
+def _name_value(value: object) -> object:
     if isinstance(value, LocalragError):
         return without_paths(value)
     if value is None or isinstance(value, int | float):  # a template may ask for its digits

@@ -83,11 +83,11 @@ class Node(Looking):
         if (why := self._declines(job)) is not None:
             jobs.decline(job, why)
             return True
-        with _Held(jobs, job, self.lease, self.ended) as claim:
+        with _JobLease(jobs, job, self.lease, self.ended) as claim:
             self._do(engine, claim)
         return True
 
-    def _do(self, engine: Engine, claim: _Held) -> None:
+    def _do(self, engine: Engine, claim: _JobLease) -> None:
         job, jobs = claim.job, claim.jobs
         try:
             _record(engine.library, job)
@@ -130,7 +130,7 @@ def _is_there(path: str, prune: bool) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - likewise
 
 
-class _Held(Looking):
+class _JobLease(Looking):
     """A job in hand: takes its lease anew until the block ends, or until it is lost."""
 
     def __init__(self, jobs: Jobs, job: QueuedJob, lease: float, stop: threading.Event) -> None:
@@ -213,7 +213,7 @@ def _record(library: Library, job: QueuedJob) -> None:
             users.record(job.asked_by, name_of(library.location), job.kind, words)
 
 
-def _work(engine: Engine, claim: _Held, folders: Sequence[str]) -> None:
+def _work(engine: Engine, claim: _JobLease, folders: Sequence[str]) -> None:
     """Do it, or go on with it, reading what lies below `folders`, real paths.
 
     A folder may take hours to add: others may write in between, also to that folder.

@@ -20,7 +20,6 @@ import numpy as np
 from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.engine import AskOptions, Engine
 from localrag.errors import ContextOverflowError, UsageError
@@ -47,6 +46,7 @@ from localrag.server.openai_records import (
 )
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import EventStream, decoded, error_body, reply
+from localrag.server.routing import Routes, route
 from localrag.server.running import asking, while_heard
 from localrag.types import Answer, Statement
 
@@ -54,34 +54,24 @@ SELF_RAG = ":self-rag"
 
 
 @dataclass(frozen=True, slots=True)
-class Surface:
+class Surface(Routes):
     """The routes below /v1."""
 
     libraries: Libraries
     queue: ModelQueue
     address: Callable[[str, Answer, int], str]
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        return [
-            Route("/v1/models", self.models),
-            Route("/v1/models/{name:path}", self.model),
-            Route("/v1/chat/completions", self.chat, methods=["POST"]),
-            Route("/v1/responses", self.responses, methods=["POST"]),
-            Route("/v1/embeddings", self.embeddings, methods=["POST"]),
-            Route("/v1/rerank", self.rerank, methods=["POST"]),
-            Route("/v1/vector_stores/{name}/search", self.search, methods=["POST"]),
-        ]
-
     def _names(self) -> list[str]:
         libraries = self.libraries.names
         names = [MODEL, *(f"{MODEL}/{name}" for name in libraries)] if libraries else []
         return [f"{name}{mode}" for name in names for mode in ("", SELF_RAG)]
 
+    @route("/v1/models")
     async def models(self, _: Request) -> Response:
         """Each library twice: with standard and with Self-RAG."""
         return reply({"object": "list", "data": [_model(name) for name in self._names()]})
 
+    @route("/v1/models/{name:path}")
     async def model(self, request: Request) -> Response:
         """One of them."""
         name = request.path_params["name"]
@@ -98,13 +88,14 @@ class Surface:
     def _linker(self, model: str) -> Callable[[Answer, int], str]:
         return partial(self.address, self._library(model))
 
+    @route("/v1/chat/completions", "POST")
     async def chat(self, request: Request) -> Response:
         """An answer, at once or as it is written."""
         asked = await decoded(request, ChatRequest)
-        engine, question, options = await self._asked(asked)
+        engine, question, options = await self._query(asked)
         if asked.stream:
             tell = partial(self._tell, engine, asked, question, options)
-            return EventStream(streamed(tell, partial(_failed, preferred(request))), sep="\n")
+            return EventStream(streamed(tell, partial(_error_events, preferred(request))), sep="\n")
         written = await while_heard(request, self._answer(engine, question, options))
         if written is None:
             return Response()
@@ -125,7 +116,7 @@ class Surface:
             }
         )
 
-    async def _asked(self, asked: ChatRequest | ResponseRequest) -> tuple[Engine, str, AskOptions]:
+    async def _query(self, asked: ChatRequest | ResponseRequest) -> tuple[Engine, str, AskOptions]:
         """Whom to ask what. Raises what refuses a request with a status, not amid a stream."""
         engine = self._engine(asked.model)
         question, history = asked.question()
@@ -177,10 +168,11 @@ class Surface:
             await send(_event({**head, "choices": [], "usage": usage}))
         await send(_DONE)
 
+    @route("/v1/responses", "POST")
     async def responses(self, request: Request) -> Response:
         """An answer with its search and its citations as OpenAI's Responses have them."""
         asked = await decoded(request, ResponseRequest)
-        engine, question, options = await self._asked(asked)
+        engine, question, options = await self._query(asked)
         response = responses.ActiveResponse(asked.model, question, self._linker(asked.model))
         usage = partial(_usage, engine, asked)
         if asked.stream:
@@ -193,6 +185,7 @@ class Surface:
         answer, shown = written
         return reply(response.whole(answer, shown, await usage(shown)))
 
+    @route("/v1/embeddings", "POST")
     async def embeddings(self, request: Request) -> Response:
         """Vectors of the model that the library is embedded with; texts count as questions."""
         asked = await decoded(request, EmbeddingRequest)
@@ -228,6 +221,7 @@ class Surface:
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return reply({"object": "list", "model": asked.model, "data": data, "usage": usage})
 
+    @route("/v1/rerank", "POST")
     async def rerank(self, request: Request) -> Response:
         """Texts by their likeness to the query, as the library's embedding sees it."""
         asked = await decoded(request, RerankRequest)
@@ -251,6 +245,7 @@ class Surface:
         ]
         return reply({"model": asked.model, "results": results})
 
+    @route("/v1/vector_stores/{name}/search", "POST")
     async def search(self, request: Request) -> Response:
         """The best passages of a library, which `default` names without its name."""
         asked = await decoded(request, SearchRequest)
@@ -303,7 +298,7 @@ def _head(model: str, kind: str) -> dict[str, Any]:
 _DONE = ServerSentEvent("[DONE]")
 
 
-def _failed(language: InterfaceLanguage, error: Exception) -> list[ServerSentEvent]:
+def _error_events(language: InterfaceLanguage, error: Exception) -> list[ServerSentEvent]:
     """How a stream of chunks ends where there is no more of the answer."""
     return [_event(error_body(error, language)[1]), _DONE]
 

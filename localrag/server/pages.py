@@ -45,7 +45,7 @@ class Pages:
         ):
             return page
         page = await anyio.to_thread.run_sync(
-            self._drawn, library, asked, limiter=self._one_at_a_time
+            self._draw, library, asked, limiter=self._one_at_a_time
         )
         if page is not None:
             while len(self._kept) >= _MOST_KEPT:
@@ -59,7 +59,7 @@ class Pages:
 
         def drawn() -> PageView | None:
             for width in _SMALL_WIDTHS:
-                page = self._drawn(library, asked, width)
+                page = self._draw(library, asked, width)
                 if page is None or page.image is None or len(page.image) <= SMALL:
                     return page
             return page and replace(page, image=None)
@@ -77,7 +77,7 @@ class Pages:
         for process in processes:
             process.close()
 
-    def _drawn(self, library: Library, asked: View, width: int = WIDTH) -> PageView | None:
+    def _draw(self, library: Library, asked: View, width: int = WIDTH) -> PageView | None:
         view = view_span(library, asked.document, asked.start, asked.end)
         if view is None or not view.is_drawn:
             return view

@@ -86,18 +86,18 @@ class People:
         Raises `RefusedError` where the proxy's header does not count or names nobody, and where
         the database cannot be asked.
         """
-        named = self._named(scope)
+        named = self._proxy_user(scope)
         if named is not None:
-            user = await self._found(self.users.by_name, named)
+            user = await self._look_up(self.users.by_name, named)
             if user is None:
                 raise RefusedError(403, _nobody())
             return Asker(user, self.users, by_proxy=True)
         if len(secrets) != 1 or not 0 < len(secrets[0]) <= _LONGEST:
             return None
-        user = await self._found(self.users.by_token, secrets[0])
+        user = await self._look_up(self.users.by_token, secrets[0])
         return None if user is None else Asker(user, self.users)
 
-    def _named(self, scope: Scope) -> str | None:
+    def _proxy_user(self, scope: Scope) -> str | None:
         """Whom the proxy names, None where it names nobody."""
         if self._sign_on is None:
             return None
@@ -107,9 +107,7 @@ class People:
             return None
         proofs, secret = headers.getlist(SECRET_HEADER), self._sign_on.secret
         if secret:
-            is_proxy = len(proofs) == 1 and hmac.compare_digest(
-                proofs[0].encode("utf-8", "replace"), secret.encode()
-            )
+            is_proxy = len(proofs) == 1 and is_secret(proofs[0], secret)
         else:
             is_proxy = _over_socket(scope)
         if not is_proxy or len(names) != 1:
@@ -123,7 +121,7 @@ class People:
             raise RefusedError(403, _nobody())
         return name
 
-    async def _found(self, find: Callable[[str], User | None], given: str) -> User | None:
+    async def _look_up(self, find: Callable[[str], User | None], given: str) -> User | None:
         key = hashlib.sha256(f"{find.__name__}\0{given}".encode("utf-8", "replace")).digest()
         until, known = self._known.get(key, (0.0, None))
         if time.monotonic() < until:
@@ -150,6 +148,11 @@ class People:
     def forget(self) -> None:
         """Remember nobody, as after somebody has signed out."""
         self._known.clear()
+
+
+def is_secret(given: str, known: str) -> bool:
+    """Compare in the same time, whatever is the same."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
 
 
 def _nobody() -> LocalragError:

@@ -119,7 +119,7 @@ class Turns:
         where too many wait already, of all users or of this one.
         """
         self.expect_room()
-        mine = self._placed(own_name())
+        mine = self._take_place(own_name())
         try:
             while (position := self._line.index(mine) - self.width + 1) > 0:
                 moved = self._moved
@@ -144,7 +144,7 @@ class Turns:
         if self.waiting >= self.most_waiting or own >= max(1, self.most_waiting // SHARES):
             raise FullError(math.ceil(self.expected(self.waiting + 1)))
 
-    def _placed(self, user: str) -> QueuePlace:
+    def _take_place(self, user: str) -> QueuePlace:
         tag = max(self._now, self._last.get(user, self._now - 1) + 1)
         self._last = {name: last for name, last in self._last.items() if last >= self._now}
         self._last[user] = tag

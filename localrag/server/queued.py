@@ -15,7 +15,6 @@ import anyio
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.documents.formats.table import shown_name
 from localrag.errors import LibraryNotFoundError
@@ -28,24 +27,19 @@ from localrag.server.asker import preferred, recorded
 from localrag.server.libraries import Libraries
 from localrag.server.naming import without_paths
 from localrag.server.replies import digits, reply
+from localrag.server.routing import Routes, route
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class Queued(Routes):
     """The routes below /api/jobs."""
 
     libraries: Libraries
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        return [
-            Route("/api/jobs", self.listed),
-            Route("/api/jobs/{number}/cancel", self.cancel, methods=["POST"]),
-        ]
-
     def _library(self, request: Request) -> Library:
         return self.libraries.engine(request.query_params.get("library", "")).library
 
+    @route("/api/jobs")
     async def listed(self, request: Request) -> Response:
         """Those of a library; none where it is in a folder."""
         library, language = self._library(request), preferred(request)
@@ -54,11 +48,12 @@ class Queued:
             with spoken_to(language):
                 jobs = library.jobs.all() if library.jobs is not None else []
                 paths = library.paths() if any(job.ended for job in jobs) else []
-                named = [_named(job, paths) for job in jobs]
+                named = [_name_paths(job, paths) for job in jobs]
                 return [job_json(job) | {"text": job_text(job)} for job in named]
 
         return reply({"jobs": await anyio.to_thread.run_sync(told)})
 
+    @route("/api/jobs/{number}/cancel", "POST")
     async def cancel(self, request: Request) -> Response:
         """Cancel one that waits or runs."""
         library, given = self._library(request), request.path_params["number"]
@@ -71,7 +66,7 @@ class Queued:
         return reply({"cancelled": number})
 
 
-def _named(job: QueuedJob, there: Sequence[str]) -> QueuedJob:
+def _name_paths(job: QueuedJob, there: Sequence[str]) -> QueuedJob:
     """A job with names for paths; of one that has ended, of what is in the library alone.
 
     `there` are the library's paths, sorted: what was removed from it is not told of either.

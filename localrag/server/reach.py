@@ -65,7 +65,7 @@ def reach(
     if certificate is not None and key is not None:
         context = _context(certificate, key)
         # What is on this machine alone comes last: the first is in links.
-        named = sorted(_named(context, certificate), key=lambda name: is_loopback(name.strip("[]")))
+        named = sorted(_names(context, certificate), key=lambda name: is_loopback(name.strip("[]")))
         names = tuple(dict.fromkeys((*named, *own)))
         if not names:
             raise UsageError(
@@ -139,7 +139,7 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
-def _named(context: ssl.SSLContext, certificate: Path) -> list[str]:
+def _names(context: ssl.SSLContext, certificate: Path) -> list[str]:
     """The names in the certificate, by a handshake in memory with a client that trusts it.
 
     Raises `UsageError` where no client could take it: it has expired, or is not for servers.

@@ -13,7 +13,6 @@ import msgspec
 from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag import __version__
 from localrag.egress import network
@@ -23,7 +22,7 @@ from localrag.indexing.viewing import PageView
 from localrag.messages import InterfaceLanguage
 from localrag.models.llms.openai.endpoints import standings
 from localrag.presentation.places import in_file, place_text
-from localrag.presentation.records import plain
+from localrag.presentation.records import picked, plain
 from localrag.rag.base import Piece
 from localrag.rag.conversation import Turn
 from localrag.server.answers import passages, told, told_step
@@ -36,6 +35,7 @@ from localrag.server.pages import Pages
 from localrag.server.queue import ModelQueue
 from localrag.server.replies import EventStream, decoded, event, number, reply
 from localrag.server.results import Results
+from localrag.server.routing import Routes, route
 from localrag.server.running import asking
 from localrag.server.searching import MOST
 from localrag.server.uploads import UploadRoutes
@@ -70,7 +70,7 @@ class QuestionRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class RestRoutes:
+class RestRoutes(Routes):
     """The routes below /api, and the list of libraries."""
 
     libraries: Libraries
@@ -79,18 +79,7 @@ class RestRoutes:
     results: Results = field(default_factory=Results)
     uploads: UploadRoutes = field(default_factory=UploadRoutes)
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        return [
-            Route("/libraries", self.listed),
-            Route("/api/status", self.status),
-            Route(DOCUMENTS, self.upload, methods=["POST"]),
-            Route(f"{DOCUMENTS}/{{document}}", self.remove, methods=["DELETE"]),
-            Route("/api/view", self.view),
-            Route("/api/view.png", self.image),
-            Route("/api/ask", self.ask, methods=["POST"]),
-        ]
-
+    @route("/api/status")
     async def status(self, _: Request) -> Response:
         """The libraries, who asks, what the guard has seen since the start, the model's servers."""
         person, servers = asker(), standings()
@@ -107,6 +96,7 @@ class RestRoutes:
             }
         )
 
+    @route("/libraries")
     async def listed(self, _: Request) -> Response:
         """The libraries: name, mode of answers, and what each holds."""
         return reply({"libraries": await anyio.to_thread.run_sync(self._libraries)})
@@ -123,25 +113,23 @@ class RestRoutes:
             for name, engine in engines
         ]
 
+    @route(DOCUMENTS, "POST")
     async def upload(self, request: Request) -> Response:
         """Keep and add a file: the body of the request. Events: progress, done, error."""
         asked = request.query_params
-        library = self.libraries.named(asked.get("library", ""))
-        engine = self.libraries.engine(library)
-        await recorded(library, "add", asked.get("name", ""))
-        return await self.uploads.take(request, engine, asked.get("name", ""))
+        name = asked.get("name", "")
+        _, engine = await self.libraries.use(asked.get("library", ""), "add", name)
+        return await self.uploads.take(request, engine, name)
 
+    @route(f"{DOCUMENTS}/{{document}}", "DELETE")
     async def remove(self, request: Request) -> Response:
         """Forget a document; its file goes only where it was uploaded."""
-        name = self.libraries.named(request.query_params.get("library", ""))
-        library, naming = self.libraries.engine(name).library, self.libraries.naming(name)
-        document = request.path_params["document"]
-        await recorded(name, "remove", document)
+        asked, document = request.query_params.get("library", ""), request.path_params["document"]
+        name, engine = await self.libraries.use(asked, "remove", document)
+        library, naming = engine.library, self.libraries.naming(name)
         about = await anyio.to_thread.run_sync(library.document_record, document)
         if about is None:
-            raise LibraryNotFoundError(
-                "There is no document {name}.", hint="See /api/documents.", name=document
-            )
+            raise _no_document(document)
 
         def forget() -> dict[str, object]:
             records = library.sources(about.sources)
@@ -156,6 +144,7 @@ class RestRoutes:
 
         return reply(await anyio.to_thread.run_sync(forget))
 
+    @route("/api/view")
     async def view(self, request: Request) -> Response:
         """The page on which a span of a document begins, with what of it is quoted."""
         view = await self._view(request)
@@ -170,8 +159,7 @@ class RestRoutes:
                 "source": source,
                 "page": place.number,
                 "pages": view.pages,
-                "unit": place.unit,
-                "label": place.label,
+                **picked(place, "unit", "label"),
                 "place": words,
                 "cited": in_file(source, words, language),
                 "before": view.text[:start],
@@ -179,11 +167,11 @@ class RestRoutes:
                 "after": view.text[end:],
                 "state": view.state,
                 "image": image,
-                "marked": view.marked,
-                "top": view.top,
+                **picked(view, "marked", "top"),
             }
         )
 
+    @route("/api/view.png")
     async def image(self, request: Request) -> Response:
         """The image of the page, with what is quoted marked on it."""
         view = await self._view(request)
@@ -195,17 +183,16 @@ class RestRoutes:
 
     async def _view(self, request: Request) -> PageView:
         asked = request.query_params
-        name = self.libraries.named(asked.get("library", ""))
+        document, name = asked.get("document", ""), self.libraries.named(asked.get("library", ""))
         library = self.libraries.engine(name).library
-        wanted = View(name, asked.get("document", ""), number(asked, "start"), number(asked, "end"))
-        await recorded(name, "page", wanted.document)
+        wanted = View(name, document, number(asked, "start"), number(asked, "end"))
+        await recorded(name, "page", document)
         page = await self.pages.view(library, wanted)
         if page is None:
-            raise LibraryNotFoundError(
-                "There is no document {name}.", hint="See /api/documents.", name=wanted.document
-            )
+            raise _no_document(document)
         return page
 
+    @route("/api/ask", "POST")
     async def ask(self, request: Request) -> Response:
         """An answer as events: loading, passages, waiting, step, text, answer, kept, error."""
         asked = await decoded(request, QuestionRequest)
@@ -261,6 +248,12 @@ class RestRoutes:
             )
             if kept is not None:
                 await send(event("kept", kept))
+
+
+def _no_document(name: str) -> LibraryNotFoundError:
+    return LibraryNotFoundError(
+        "There is no document {name}.", hint="See /api/documents.", name=name
+    )
 
 
 def _piece(library: str, piece: Piece, language: InterfaceLanguage) -> ServerSentEvent:

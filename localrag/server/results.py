@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from localrag.errors import LocalragError
 from localrag.library.records import Removals
-from localrag.server.asker import own_name, recorded
+from localrag.server.asker import own_name
 from localrag.server.libraries import Libraries
 
 T = TypeVar("T")
@@ -58,8 +58,7 @@ class Results:
         if kept is None:
             raise gone
         result, library = kept
-        libraries.engine(library)  # of which one may have lost the role since
-        await recorded(library, "export")
+        await libraries.use(library, "export")  # of which one may have lost the role since
         return result
 
     def forget(self, library: str | None = None, removals: Removals | None = None) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.config.settings import RERANKERS, LLMReranking
 from localrag.documents.formats import table
@@ -20,11 +19,12 @@ from localrag.languages import CODES
 from localrag.library.catalogue.filters import Filter
 from localrag.presentation.steps import scored, step_name
 from localrag.server.answers import passages
-from localrag.server.asker import preferred, recorded
+from localrag.server.asker import preferred
 from localrag.server.bounds import Question
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue, OnWait, unheard
 from localrag.server.replies import decoded, reply
+from localrag.server.routing import Routes, route
 from localrag.server.running import while_heard, working
 from localrag.types import ScoredChunk, Step
 
@@ -48,19 +48,13 @@ class Sought(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Searching:
+class Searching(Routes):
     """The routes of the search."""
 
     libraries: Libraries
     queue: ModelQueue
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        return [
-            Route("/api/search", self.choices),
-            Route("/api/search", self.search, methods=["POST"]),
-        ]
-
+    @route("/api/search")
     async def choices(self, _: Request) -> Response:
         """What a search can be asked for."""
         return reply(
@@ -73,12 +67,11 @@ class Searching:
             }
         )
 
+    @route("/api/search", "POST")
     async def search(self, request: Request) -> Response:
         """The best passages; waits for the language model only where that has a part in it."""
         asked, language = await decoded(request, Sought), preferred(request)
-        library = self.libraries.named(asked.library)
-        engine = self.libraries.engine(library)
-        await recorded(library, "search", asked.question)
+        _, engine = await self.libraries.use(asked.library, "search", asked.question)
         options = AskOptions(
             k=None if asked.k is None else min(asked.k, MOST),
             retrieval=asked.retrieval,

@@ -38,8 +38,8 @@ class Setup(msgspec.Struct, frozen=True):
 
     def difference(self, other: Setup) -> Difference | None:
         """The first thing in which the two differ, if any."""
-        differing = (name for name in get_args(Difference) if _differ(self, other, name))
-        return next(differing, None)
+        names = get_args(Difference)
+        return next((n for n in names if getattr(self, n) != getattr(other, n)), None)
 
     def with_settings(self, settings: Settings) -> Setup:
         """The same installation and models, used otherwise."""
@@ -65,10 +65,6 @@ def _of_library(library: Location) -> str:
 
 def _of_settings(settings: Settings) -> str:
     return _digest(msgspec.json.encode(msgspec.structs.replace(settings, ahead=AheadSettings())))
-
-
-def _differ(setup: Setup, other: Setup, name: str) -> bool:
-    return bool(getattr(setup, name) != getattr(other, name))
 
 
 def _digest(*values: object) -> str:

@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Any
 
 import anyio
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.server.access import Access
 from localrag.server.asker import asker
+from localrag.server.routing import Routes, route
 
 PATH = "/session"
 
 
-class _Kept(TypedDict):
-    """How the browser keeps the cookie."""
-
-    httponly: bool
-    samesite: Literal["strict"]
-    secure: bool
-
-
 @dataclass(frozen=True, slots=True)
-class Signing:
+class Signing(Routes):
     """The route of the cookie."""
 
     access: Access
 
-    def routes(self) -> list[Route]:
-        """Both of its methods."""
-        return [
-            Route(PATH, self.begin, methods=["POST"]),
-            Route(PATH, self.end, methods=["DELETE"]),
-        ]
-
     @property
-    def _kept(self) -> _Kept:
+    def _attributes(self) -> dict[str, Any]:
         return {"httponly": True, "samesite": "strict", "secure": self.access.is_secure}
 
+    @route(PATH, "POST")
     async def begin(self, request: Request) -> Response:
         """The cookie for a page that brought a token."""
         response, person = Response(status_code=204), asker()
@@ -50,9 +36,10 @@ class Signing:
             if not bearers or person.by_proxy:  # whoever has a cookie, or needs none
                 return response
             session = await anyio.to_thread.run_sync(person.users.begin_session, bearers[0])
-        response.set_cookie(self.access.cookie, session, **self._kept)
+        response.set_cookie(self.access.cookie, session, **self._attributes)
         return response
 
+    @route(PATH, "DELETE")
     async def end(self, request: Request) -> Response:
         """Let the session end for which the cookie stands."""
         response, person = Response(status_code=204), asker()
@@ -60,5 +47,5 @@ class Signing:
             for session in self.access.brought(request.headers)[1]:
                 await anyio.to_thread.run_sync(person.users.end_session, session)
             self.access.people.forget()
-        response.delete_cookie(self.access.cookie, **self._kept)
+        response.delete_cookie(self.access.cookie, **self._attributes)
         return response

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.engine import AskOptions
 from localrag.library.catalogue.filters import LAST_PAGE
@@ -31,6 +30,7 @@ from localrag.server.bounds import Question
 from localrag.server.jobs import BackgroundJob, WorkRoutes
 from localrag.server.naming import without_paths
 from localrag.server.replies import decoded
+from localrag.server.routing import route
 from localrag.server.tables import Patterns
 from localrag.summaries.records import (
     DocumentSummary,
@@ -69,17 +69,14 @@ def pages_of(first: int, last: int) -> tuple[int, int | None] | None:
 class Summaries(WorkRoutes):
     """The route /api/summaries."""
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        return [Route("/api/summaries", self.ask, methods=["POST"])]
-
+    @route("/api/summaries", "POST")
     async def ask(self, request: Request) -> Response:
         """Sum up, or show what is kept."""
         asked = await decoded(request, SummaryRequest)
 
         def work(job: BackgroundJob) -> None:
             job.say_loading()
-            telling = _Telling(job)
+            telling = _SummaryEvents(job)
             for event in job.engine.summarise(
                 asked.patterns,
                 asked.about,
@@ -92,7 +89,7 @@ class Summaries(WorkRoutes):
         return await self.stream(request, asked.library, "ask", about, work, kept_only=kept_only)
 
 
-class _Telling:
+class _SummaryEvents:
     """Tells a summary's events as the page hears them: files by their names."""
 
     def __init__(self, job: BackgroundJob) -> None:

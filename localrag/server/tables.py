@@ -20,7 +20,6 @@ import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from localrag.documents.formats import table as formats
 from localrag.engine import AskOptions
@@ -39,13 +38,14 @@ from localrag.presentation.tables import (
     saved_json,
     total_lines,
 )
-from localrag.server.asker import linked_language, recorded
+from localrag.server.asker import linked_language
 from localrag.server.bounds import Question, expect_few_cells
 from localrag.server.evaluating import ALONE
 from localrag.server.jobs import BackgroundJob, WorkRoutes
 from localrag.server.naming import named_table, without_paths
 from localrag.server.replies import decoded, reply
 from localrag.server.results import Results
+from localrag.server.routing import route
 from localrag.tables.documents import check_columns
 from localrag.tables.records import (
     Begun,
@@ -81,21 +81,25 @@ class Chosen(msgspec.Struct, forbid_unknown_fields=True):
     words: Question = ""
 
 
-class TableRequest(Chosen, forbid_unknown_fields=True):
+class ToSave(Chosen, forbid_unknown_fields=True):
+    """What is kept under a name."""
+
+    columns: list[Column] = []
+
+    def under(self, name: str) -> SavedTable:
+        """The table of that name."""
+        chosen, columns = tuple(self.patterns), tuple(self.columns)
+        return SavedTable(name, chosen, columns, self.words, tuple(self.types))
+
+
+class TableRequest(ToSave, forbid_unknown_fields=True):
     """What is asked of them; or the name of a table that was `saved`, which says all of that.
 
     With `kept_only`, what was read before is shown and nothing is read.
     """
 
-    columns: list[Column] = []
     saved: Annotated[str, Meta(max_length=1000)] = ""
     kept_only: bool = False
-
-
-class ToSave(Chosen, forbid_unknown_fields=True):
-    """What is kept under a name."""
-
-    columns: list[Column] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +108,7 @@ class Tables(WorkRoutes):
 
     results: Results
 
-    def routes(self) -> list[Route]:
-        """All of them."""
-        saved = "/api/tables/saved/{name}"
-        return [
-            Route("/api/tables", self.choices),
-            Route("/api/tables", self.ask, methods=["POST"]),
-            Route("/api/tables/documents", self.documents, methods=["POST"]),
-            Route(saved, self.save, methods=["POST"]),
-            Route(saved, self.forget, methods=["DELETE"]),
-            Route("/api/tables/{name}", self.file),
-        ]
-
+    @route("/api/tables")
     async def choices(self, request: Request) -> Response:
         """Folders, kinds and saved tables."""
         name = request.query_params.get("library", "")
@@ -133,17 +126,17 @@ class Tables(WorkRoutes):
                 "types": [
                     {"name": name, "count": types[name]} for name in formats.names() if types[name]
                 ],
-                "saved": [_saved(saved) for saved in saved_tables(engine.library)],
+                "saved": [_saved_record(saved) for saved in saved_tables(engine.library)],
             }
 
         return reply(await anyio.to_thread.run_sync(gathered))
 
+    @route("/api/tables/documents", "POST")
     async def documents(self, request: Request) -> Response:
         """How many documents are chosen, of how many, and the names of the first."""
         asked = await decoded(request, Chosen)
-        library = self.libraries.named(asked.library)
-        engine, naming = self.libraries.engine(library), self.libraries.naming(library)
-        await recorded(library, "search", asked.words)
+        library, engine = await self.libraries.use(asked.library, "search", asked.words)
+        naming = self.libraries.naming(library)
 
         def chosen() -> dict[str, Any]:
             selection = engine.selection(asked.patterns, asked.words, _options(asked))
@@ -153,13 +146,12 @@ class Tables(WorkRoutes):
         async with self.queue.processors.turn():
             return reply(await anyio.to_thread.run_sync(chosen))
 
+    @route("/api/tables", "POST")
     async def ask(self, request: Request) -> Response:
         """Ask each document, or show what is kept."""
         asked = await decoded(request, TableRequest)
         stored = self.libraries.engine(asked.library).library
-        wanted = SavedTable(
-            "", tuple(asked.patterns), tuple(asked.columns), asked.words, tuple(asked.types)
-        )
+        wanted = asked.under("")
         if asked.saved:
             wanted = await anyio.to_thread.run_sync(saved_table, stored, asked.saved)
         check_columns(wanted.columns)
@@ -168,7 +160,7 @@ class Tables(WorkRoutes):
         def work(job: BackgroundJob) -> None:
             job.say_loading()
             before = job.engine.library.removals()
-            telling = _Telling(job, wanted.columns)
+            telling = _TableEvents(job, wanted.columns)
             events = job.engine.table(
                 wanted.patterns,
                 wanted.columns,
@@ -186,19 +178,12 @@ class Tables(WorkRoutes):
         words = "\n".join(column.question for column in wanted.columns)
         return await self.stream(request, asked.library, "ask", words, work, kept_only=kept_only)
 
+    @route("/api/tables/saved/{name}", "POST")
     async def save(self, request: Request) -> Response:
         """Keep under a name what is asked of which documents."""
         asked = await decoded(request, ToSave)
-        library = self.libraries.named(asked.library)
-        engine = self.libraries.engine(library)
-        await recorded(library, "add", request.path_params["name"])
-        saved = SavedTable(
-            request.path_params["name"],
-            tuple(asked.patterns),
-            tuple(asked.columns),
-            asked.words,
-            tuple(asked.types),
-        )
+        saved = asked.under(request.path_params["name"])
+        _, engine = await self.libraries.use(asked.library, "add", saved.name)
 
         def keep() -> None:
             engine.selection(saved.patterns, options=_options(asked))  # by names, never by paths
@@ -207,16 +192,16 @@ class Tables(WorkRoutes):
         await anyio.to_thread.run_sync(keep)
         return reply({"saved": saved.name})
 
+    @route("/api/tables/saved/{name}", "DELETE")
     async def forget(self, request: Request) -> Response:
         """Forget a saved table."""
-        name = request.path_params["name"]
-        library = self.libraries.named(request.query_params.get("library", ""))
-        engine = self.libraries.engine(library)
-        await recorded(library, "remove", name)
+        name, asked = request.path_params["name"], request.query_params.get("library", "")
+        library, engine = await self.libraries.use(asked, "remove", name)
         await anyio.to_thread.run_sync(forget_table, engine.library, name)
         self.results.forget(library)
         return reply({"removed": name})
 
+    @route("/api/tables/{name}")
     async def file(self, request: Request) -> Response:
         """A table as a file: `.xlsx`, `.csv`, `.html`, `.md` or `.json`."""
         path = Path(request.path_params["name"])
@@ -236,7 +221,7 @@ class Tables(WorkRoutes):
         return Response(content, media_type=_MEDIA[path.suffix.lower()], headers=headers)
 
 
-class _Telling:
+class _TableEvents:
     """Tells a table's events as the page hears them: files by their names, cells in words."""
 
     def __init__(self, job: BackgroundJob, columns: Sequence[Column]) -> None:
@@ -335,7 +320,7 @@ def _options(chosen: Chosen | SavedTable) -> AskOptions:
     return AskOptions(filter=Filter(types=tuple(chosen.types)), paths=paths)
 
 
-def _saved(saved: SavedTable) -> dict[str, Any]:
+def _saved_record(saved: SavedTable) -> dict[str, Any]:
     """A saved table without paths, which one of a command line may name."""
     if saved.paths:
         ends = (normalised(pattern).rpartition("/")[2] for pattern in saved.patterns)

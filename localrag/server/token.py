@@ -30,10 +30,10 @@ def known_token(path: Path) -> str | None:
     """
     given = os.environ.get(TOKEN_VARIABLE)
     if given is not None:
-        return _checked(given, TOKEN_VARIABLE)
+        return _check(given, TOKEN_VARIABLE)
     try:
         with open_plain(path) as file:
-            return _checked(file.read(LONGEST_TOKEN + 1).decode("ascii", "replace"), str(path))
+            return _check(file.read(LONGEST_TOKEN + 1).decode("ascii", "replace"), str(path))
     except FileNotFoundError:
         return None
     except (NotPlainError, OSError) as error:
@@ -66,12 +66,12 @@ def given_secret(variable: str, path: Path | None) -> str | None:
     """
     given = os.environ.get(variable)
     if given is not None:
-        return _checked(given, variable)
+        return _check(given, variable)
     if path is None:
         return None
     try:
         with path.open("rb") as file:
-            return _checked(file.read(LONGEST_TOKEN + 1).decode("ascii", "replace"), str(path))
+            return _check(file.read(LONGEST_TOKEN + 1).decode("ascii", "replace"), str(path))
     except OSError as error:
         raise ConfigError(
             "The secret {path} cannot be read: {reason}.",
@@ -81,7 +81,7 @@ def given_secret(variable: str, path: Path | None) -> str | None:
         ) from error
 
 
-def _checked(token: str, place: str) -> str:
+def _check(token: str, place: str) -> str:
     token = token.strip()
     visible = token.isascii() and token.isprintable() and " " not in token
     if not (SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN and visible):

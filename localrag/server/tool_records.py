@@ -14,13 +14,24 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from localrag.library.catalogue.filters import LAST_PAGE
 from localrag.messages import tr
-from localrag.server.bounds import LONGEST_QUESTION
+from localrag.server.bounds import LONGEST_QUESTION, Question
 from localrag.summaries.records import SectionState
 from localrag.tables.documents import LONGEST_COLUMN, MOST_COLUMNS
 from localrag.tables.records import CellState
 
 SHORT_ID = 12
 """Characters of a document's id that stand for it."""
+
+
+def _text(description: str) -> Meta:
+    """Of words that a client sends."""
+    return Meta(description=description, max_length=LONGEST_QUESTION)
+
+
+def _next(what: str) -> Meta:
+    """Of where a list or a page goes on."""
+    return Meta(description=f"Go on here; {what}.")
+
 
 _Library = Annotated[str, Meta(description="Name of a library; the first one unless given.")]
 _Link = Annotated[str, Meta(description="Opens the place in the user's browser.")] | UnsetType
@@ -31,10 +42,7 @@ _Resource = Annotated[str, Meta(description="URI of the page, as a resource.")]
 class SearchFor(Struct, forbid_unknown_fields=True):
     """Arguments of `search`."""
 
-    query: Annotated[
-        str,
-        Meta(description="A question or keywords, in any language.", max_length=LONGEST_QUESTION),
-    ]
+    query: Annotated[str, _text("A question or keywords, in any language.")]
     k: Annotated[int, Meta(ge=1, le=50, description="How many passages.")] | UnsetType = UNSET
     library: _Library = ""
 
@@ -42,12 +50,7 @@ class SearchFor(Struct, forbid_unknown_fields=True):
 class AskFor(Struct, forbid_unknown_fields=True):
     """Arguments of `ask`."""
 
-    question: Annotated[
-        str,
-        Meta(
-            description="A question that can be understood by itself.", max_length=LONGEST_QUESTION
-        ),
-    ]
+    question: Annotated[str, _text("A question that can be understood by itself.")]
     mode: (
         Annotated[
             Literal["standard", "self-rag"],
@@ -72,15 +75,10 @@ class TableFor(Struct, forbid_unknown_fields=True):
         ),
     ]
     documents: Annotated[
-        list[Annotated[str, Meta(max_length=LONGEST_QUESTION)]],
+        list[Question],
         Meta(max_length=100, description="Only these: names, folders, or patterns such as *.pdf."),
     ] = []
-    words: Annotated[
-        str,
-        Meta(
-            description="Only documents that hold one of these words.", max_length=LONGEST_QUESTION
-        ),
-    ] = ""
+    words: Annotated[str, _text("Only documents that hold one of these words.")] = ""
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long table.")] = 0
     library: _Library = ""
 
@@ -89,7 +87,7 @@ class SummariseFor(Struct, forbid_unknown_fields=True):
     """Arguments of `summarise`."""
 
     documents: Annotated[
-        list[Annotated[str, Meta(max_length=LONGEST_QUESTION)]],
+        list[Question],
         Meta(
             min_length=1,
             max_length=100,
@@ -97,9 +95,7 @@ class SummariseFor(Struct, forbid_unknown_fields=True):
             "*.pdf, for a sentence of each.",
         ),
     ]
-    about: Annotated[
-        str, Meta(description="Only what is said on this topic.", max_length=LONGEST_QUESTION)
-    ] = ""
+    about: Annotated[str, _text("Only what is said on this topic.")] = ""
     first_page: Annotated[int, Meta(ge=0, le=LAST_PAGE, description="0: from the start.")] = 0
     last_page: Annotated[int, Meta(ge=0, le=LAST_PAGE, description="0: to the end.")] = 0
     library: _Library = ""
@@ -108,12 +104,9 @@ class SummariseFor(Struct, forbid_unknown_fields=True):
 class ComputeFor(Struct, forbid_unknown_fields=True):
     """Arguments of `compute`."""
 
-    question: Annotated[
-        str,
-        Meta(description="A question about rows of sheets.", max_length=LONGEST_QUESTION),
-    ]
+    question: Annotated[str, _text("A question about rows of sheets.")]
     documents: Annotated[
-        list[Annotated[str, Meta(max_length=LONGEST_QUESTION)]],
+        list[Question],
         Meta(max_length=100, description="Only these: names, folders, or patterns such as *.csv."),
     ] = []
     library: _Library = ""
@@ -122,23 +115,13 @@ class ComputeFor(Struct, forbid_unknown_fields=True):
 class PageOf(Struct, forbid_unknown_fields=True):
     """Arguments of `get_page`."""
 
-    document: Annotated[
-        str,
-        Meta(description="Name, id or resource URI of a document.", max_length=LONGEST_QUESTION),
-    ]
+    document: Annotated[str, _text("Name, id or resource URI of a document.")]
     page: Annotated[int, Meta(ge=1, le=LAST_PAGE, description="Number of the page.")] = 1
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long page.")] = 0
-    mark: Annotated[
-        str,
-        Meta(description="Words of it to mark, such as a quotation.", max_length=LONGEST_QUESTION),
-    ] = ""
+    mark: Annotated[str, _text("Words of it to mark, such as a quotation.")] = ""
     image: Annotated[bool, Meta(description="Whether to send an image of it, too.")] = True
     question: Annotated[
-        str,
-        Meta(
-            description="What you look for: sentences about it are not left out as suspicious.",
-            max_length=LONGEST_QUESTION,
-        ),
+        str, _text("What you look for: sentences about it are not left out as suspicious.")
     ] = ""
     library: _Library = ""
 
@@ -146,9 +129,7 @@ class PageOf(Struct, forbid_unknown_fields=True):
 class DocumentsIn(Struct, forbid_unknown_fields=True):
     """Arguments of `list_documents`."""
 
-    containing: Annotated[
-        str, Meta(description="Only names with this in them.", max_length=LONGEST_QUESTION)
-    ] = ""
+    containing: Annotated[str, _text("Only names with this in them.")] = ""
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long list.")] = 0
     library: _Library = ""
 
@@ -181,7 +162,7 @@ class Passage(Struct):
 
     def as_text(self) -> str:
         """In words."""
-        return _quoted(self.number, self.where, self.text, self.link)
+        return _citation_text(self.number, self.where, self.text, self.link)
 
 
 class Found(Struct):
@@ -212,7 +193,7 @@ class Quotation(Struct):
 
     def as_text(self) -> str:
         """In words."""
-        return _quoted(self.number, self.where, self.quote, self.link)
+        return _citation_text(self.number, self.where, self.quote, self.link)
 
 
 class Missing(Struct):
@@ -300,9 +281,7 @@ class TableText(Struct):
     final: Annotated[bool, Meta(description="False: some cells are doubtful or were not read.")]
     seconds: float
     left_out: int
-    next_start: Annotated[int, Meta(description="Go on here; there are more rows.")] | UnsetType = (
-        UNSET
-    )
+    next_start: Annotated[int, _next("there are more rows")] | UnsetType = UNSET
     disarmed: _Disarmed = 0
 
     def as_text(self) -> str:
@@ -399,9 +378,7 @@ class PageText(Struct):
     resource: _Resource
     image: Annotated[bool, Meta(description="Whether an image of the page is sent, too.")] = False
     notes: Annotated[list[str], Meta(description="Why there is no image, or no mark.")] = []
-    next_start: Annotated[int, Meta(description="Go on here; the page is longer.")] | UnsetType = (
-        UNSET
-    )
+    next_start: Annotated[int, _next("the page is longer")] | UnsetType = UNSET
     disarmed: _Disarmed = 0
     link: _Link = UNSET
 
@@ -432,9 +409,7 @@ class Documents(Struct):
     library: str
     total: int
     documents: list[Listed]
-    next_start: Annotated[int, Meta(description="Go on here; the list is longer.")] | UnsetType = (
-        UNSET
-    )
+    next_start: Annotated[int, _next("the list is longer")] | UnsetType = UNSET
 
     def as_text(self) -> str:
         """In words."""
@@ -527,7 +502,7 @@ def schema(record: type[Struct]) -> dict[str, Any]:
     return {**root, "$defs": parts} if parts else root
 
 
-def _quoted(number: int, where: str, text: str, link: str | UnsetType) -> str:
+def _citation_text(number: int, where: str, text: str, link: str | UnsetType) -> str:
     quoted = f'[{number}] {where}: "{text}"'
     return quoted if link is UNSET else f"{quoted}\n{link}"
 

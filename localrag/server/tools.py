@@ -258,7 +258,7 @@ class Tools:
 
     async def search(self, asked: SearchFor, _: Tell) -> Found:
         """The best passages; never waits for the language model but where it reranks."""
-        library = await self._recorded(asked.library, "search", asked.query)
+        library = await self._record(asked.library, "search", asked.query)
 
         def find() -> Found:
             shown = self._library(library, asked.query)
@@ -276,7 +276,7 @@ class Tools:
 
     async def ask(self, asked: AskFor, tell: Tell) -> Answered:
         """The answer; `tell` hears how long it waits, and what is done."""
-        library = await self._recorded(asked.library, "ask", asked.question)
+        library = await self._record(asked.library, "ask", asked.question)
         shown = await anyio.to_thread.run_sync(self._library, library, asked.question)
         options = AskOptions(mode=asked.mode or None, filter=shown.allowed)
         answer = None
@@ -291,7 +291,7 @@ class Tools:
                 elif isinstance(piece, Step):
                     await tell(inert(step_line(piece)).text)
         assert answer is not None, "a stream ends with its answer"  # noqa: S101
-        reply = Answered(
+        return Answered(
             library,
             shown.answer(answer),
             answer.grounded,
@@ -300,16 +300,15 @@ class Tools:
             round(answer.seconds, 3),
             [shown.missing(answer, missing) for missing in answer.not_found],
             _is_unsupported(answer),
+            shown.disarmed,  # once all of it has been shown
         )
-        reply.disarmed = shown.disarmed  # once all of it has been shown
-        return reply
 
     async def table(self, asked: TableFor, tell: Tell) -> TableText:
         """Each document's answer to each question; `tell` hears how far it is."""
         columns = tuple(map(column_of, asked.columns))
         check_columns(columns)
         questions = "\n".join(column.question for column in columns)
-        library = await self._recorded(asked.library, "ask", questions)
+        library = await self._record(asked.library, "ask", questions)
         shown = await anyio.to_thread.run_sync(self._library, library, questions)
         events = partial(shown.engine.table, asked.documents, columns, asked.words)
         table = await self._last_event(shown, events, tell)
@@ -318,7 +317,7 @@ class Tools:
 
     async def summarise(self, asked: SummariseFor, tell: Tell) -> SummaryText:
         """A document section by section, or several in a sentence each; `tell` hears how far."""
-        library = await self._recorded(asked.library, "ask", asked.about)
+        library = await self._record(asked.library, "ask", asked.about)
         shown = await anyio.to_thread.run_sync(self._library, library, asked.about)
         pages = pages_of(asked.first_page, asked.last_page)
         summarise = partial(shown.engine.summarise, pages=pages, seconds=_SECONDS)
@@ -329,7 +328,7 @@ class Tools:
 
     async def compute(self, asked: ComputeFor, tell: Tell) -> ComputedText:
         """What a database computes over rows, with the rows that were counted."""
-        library = await self._recorded(asked.library, "ask", asked.question)
+        library = await self._record(asked.library, "ask", asked.question)
         shown = await anyio.to_thread.run_sync(self._library, library, asked.question)
 
         def results(options: AskOptions) -> Iterator[tuple[Dataset, Computed]]:
@@ -339,7 +338,7 @@ class Tools:
         return shown.computed(*await self._last_event(shown, results, tell))
 
     async def _last_event(
-        self, shown: _Shown, events: Callable[[AskOptions], Iterator[E]], tell: Tell
+        self, shown: _LibraryScreen, events: Callable[[AskOptions], Iterator[E]], tell: Tell
     ) -> E:
         """What work ends with; others go first after each part of it that is not kept."""
 
@@ -361,7 +360,7 @@ class Tools:
 
     async def page(self, asked: PageOf, _: Tell) -> PageText | Pictured:
         """A page, or as much of its text as is given at once."""
-        library = await self._recorded(asked.library, "page", asked.document)
+        library = await self._record(asked.library, "page", asked.document)
 
         def read() -> tuple[PageText, Engine, View | None]:
             shown = self._library(library, asked.question)
@@ -471,7 +470,7 @@ class Tools:
         """The page that a URI names; the first one where it names none."""
         library, document, page = _parts(uri)
         asked = PageOf(document=document, page=page, library=library, image=False)
-        page_text = await self.page(asked, _unheard)
+        page_text = await self.page(asked, _tell_nobody)
         assert isinstance(page_text, PageText), "no image was asked for"  # noqa: S101
         return page_text
 
@@ -493,19 +492,19 @@ class Tools:
 
         return await anyio.to_thread.run_sync(listed)
 
-    async def _recorded(self, name: str, what: Action, words: str) -> str:
+    async def _record(self, name: str, what: Action, words: str) -> str:
         """The library of that name, once it is written down what is done there."""
         name = self._libraries.named(name)
         await anyio.to_thread.run_sync(self._libraries.engine, name)
         await recorded(name, what, words)
         return name
 
-    def _library(self, name: str, question: str) -> _Shown:
+    def _library(self, name: str, question: str) -> _LibraryScreen:
         engine, naming = self._libraries.engine(name), self._libraries.naming(name)
-        return _Shown(name, engine, naming, question, self._address)
+        return _LibraryScreen(name, engine, naming, question, self._address)
 
 
-class _Shown:
+class _LibraryScreen:
     """What of one library is shown in answer to one question."""
 
     def __init__(
@@ -576,7 +575,7 @@ class _Shown:
     def passage(self, number: int, hit: ScoredChunk) -> Passage:
         """A passage that was found."""
         chunk = hit.chunk
-        hit = self._cited(hit, chunk.document_id)
+        hit = self._screen_place(hit, chunk.document_id)
         return Passage(
             number,
             chunk.document_id,
@@ -592,17 +591,7 @@ class _Shown:
     def quotation(self, answer: Answer, citation: Citation) -> Quotation:
         """A quotation of an answer."""
         view = quoted(self._name, answer, citation)
-        citation = self._cited(citation, view.document)
-        return Quotation(
-            citation.marker,
-            view.document,
-            citation.source,
-            cited_as(citation),
-            citation.page,
-            self._text(citation.quote),
-            _uri(self._name, view.document, citation.page),
-            self._link(view.document, view.start, view.end),
-        )
+        return self._quote(citation, view.document, view)
 
     def table(self, table: Table, start: int) -> TableText:
         """A table: as many rows as are given at once, totals of all."""
@@ -614,7 +603,7 @@ class _Shown:
         named = named_table(table, name)
         some = named.rows[start : start + MOST_LISTED]
         after = start + len(some)
-        reply = TableText(
+        return TableText(
             self._name,
             [column.question for column in named.columns],
             len(named.rows),
@@ -627,16 +616,15 @@ class _Shown:
             round(named.seconds, 3),
             self.left_out,
             after if after < len(named.rows) else UNSET,
+            self.disarmed,  # once all of it has been shown
         )
-        reply.disarmed = self.disarmed  # once all of it has been shown
-        return reply
 
     def _row(self, row: Row, columns: Sequence[Column]) -> TableRow:
         cells = []
         for column, cell in zip(columns, row.cells, strict=True):
             shown = TableCell(cell.state, self.own(cell_text(cell, column)))
             for citation in cell.citations[:1]:
-                cited = self._cited(citation, row.document_id)
+                cited = self._screen_place(citation, row.document_id)
                 shown.where, shown.quote = cited_as(cited), self._text(citation.quote)
                 if (view := view_of(self._name, row.document_id, citation)) is not None:
                     shown.link = self._link(row.document_id, view.start, view.end)
@@ -646,26 +634,25 @@ class _Shown:
 
     def summary(self, summary: Summary) -> SummaryText:
         """A summary, with quotations for each section."""
-        reply = SummaryText(
+        return SummaryText(
             self._name,
-            [self._summarised(numbered(document), summary.about) for document in summary.documents],
+            [self._document(numbered(document), summary.about) for document in summary.documents],
             summary.total,
             summary.final,
             round(summary.seconds, 3),
             self.left_out + sum(document.left_out for document in summary.documents),
+            self.disarmed,  # once all of it has been shown
         )
-        reply.disarmed = self.disarmed  # once all of it has been shown
-        return reply
 
-    def _summarised(self, document: DocumentSummary, about: str) -> DocumentText:
+    def _document(self, document: DocumentSummary, about: str) -> DocumentText:
         named = replace(
             document,
             sections=tuple(
-                replace(section, heading=self._whole(section.heading))
+                replace(section, heading=self._safe(section.heading))
                 for section in document.sections
             ),
         )
-        lines = map(self._whole, card_texts(document.card))
+        lines = map(self._safe, card_texts(document.card))
         return DocumentText(
             document.document_id,
             self._file(self._naming.of(document.source), document.document_id),
@@ -687,9 +674,11 @@ class _Shown:
         )
 
     def _quotation(self, citation: Citation, document: str) -> Quotation:
-        name = self._naming.of(citation.source)
-        cited = self._cited(replace(citation, source=name), document)
-        view = view_of(self._name, document, citation)
+        named = replace(citation, source=self._naming.of(citation.source))
+        return self._quote(named, document, view_of(self._name, document, citation))
+
+    def _quote(self, citation: Citation, document: str, view: View | None) -> Quotation:
+        cited = self._screen_place(citation, document)
         return Quotation(
             citation.marker,
             document,
@@ -712,7 +701,7 @@ class _Shown:
     def missing(self, answer: Answer, missing: NotFound) -> Missing:
         """What the documents do not answer; wordings of theirs that could steer a model go."""
         closest = missing.closest
-        suggestions = (self._whole(suggestion.question) for suggestion in missing.suggestions)
+        suggestions = (self._safe(suggestion.question) for suggestion in missing.suggestions)
         return Missing(
             self.own(missing.question),
             [self.own(word) for word in missing.looked_for],
@@ -727,13 +716,13 @@ class _Shown:
         text = library.text(record.id, span.start, span.end)
         end = min(len(text), start + LONGEST)
         place = library.place(record.id, span.start) or Place(span.start, number=span.number)
-        place = replace(place, heading="", paragraph=None, row=None, label=self._whole(place.label))
+        place = replace(place, heading="", paragraph=None, row=None, label=self._safe(place.label))
         name, at = self.name(record), place_text(place)
-        shown = self._screened(text, start, end)
+        shown = self._screen_text(text, start, end)
         spans = occurrences(shown, mark) if mark else ()
         for a, b in reversed(spans):
             shown = f"{shown[:a]}{BEFORE}{shown[a:b]}{BEHIND}{shown[b:]}"
-        shown = self._disarmed(shown)
+        shown = self._disarm(shown)
         return PageText(
             self._name,
             record.id,
@@ -792,36 +781,36 @@ class _Shown:
 
     def own(self, text: str) -> str:
         """Words of the language model of this machine, which have been checked."""
-        return self._disarmed(self._redacted(text))
+        return self._disarm(self._redact(text))
 
     def _text(self, text: str) -> str:
-        return self._disarmed(self._screened(text))
+        return self._disarm(self._screen_text(text))
 
-    def _whole(self, text: str) -> str:
+    def _safe(self, text: str) -> str:
         """A text that is given whole or not at all."""
         return self.own(text) if self._steers_nobody(text) else ""
 
     def _steers_nobody(self, text: str) -> bool:
         return bool(text) and self._screen.shown(text) == text
 
-    def _screened(self, text: str, start: int = 0, end: int | None = None) -> str:
-        return self._redacted(self._screen.shown(text, start, end))
+    def _screen_text(self, text: str, start: int = 0, end: int | None = None) -> str:
+        return self._redact(self._screen.shown(text, start, end))
 
-    def _redacted(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return as_text(self._redactor.redact(text)[0])
 
-    def _disarmed(self, text: str) -> str:
+    def _disarm(self, text: str) -> str:
         shown = inert(text)
         self.disarmed += shown.changed
         return shown.text
 
     def _file(self, name: str, document: str) -> str:
-        return self._whole(name) or document[:SHORT_ID]
+        return self._safe(name) or document[:SHORT_ID]
 
-    def _cited(self, cited: Cited, document: str) -> Cited:
+    def _screen_place(self, cited: Cited, document: str) -> Cited:
         place = cited.place
         if place is not None:
-            heading, label = self._whole(place.heading), self._whole(place.label)
+            heading, label = self._safe(place.heading), self._safe(place.label)
             place = replace(place, heading=heading, label=label)
         return replace(cited, source=self._file(cited.source, document), place=place)
 
@@ -898,5 +887,5 @@ async def _beating(tell: Tell) -> AsyncIterator[None]:
         beats.cancel()
 
 
-async def _unheard(_: str) -> None:
+async def _tell_nobody(_: str) -> None:
     """Tell nobody."""

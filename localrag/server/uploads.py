@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -55,16 +55,16 @@ class UploadRoutes:
         name, language = safe_name(name), preferred(request)
         resources = ExitStack()
         try:
-            resources.enter_context(self._counted())
+            resources.enter_context(self._upload_slot())
             file = resources.enter_context(scratch_folder()) / "upload"
             await _receive(request, file)
         except BaseException:
             resources.close()
             raise
-        return EventStream(self._added(engine, file, name, language, resources))
+        return EventStream(self._add_events(engine, file, name, language, resources))
 
     @contextmanager
-    def _counted(self) -> Iterator[None]:
+    def _upload_slot(self) -> Iterator[None]:
         """A file on its way, from its first byte on. Raises `FullError`."""
         user, under_way = own_name(), self._under_way
         if under_way.total() >= MOST or (user and under_way[user] >= MOST // SHARES):
@@ -75,7 +75,7 @@ class UploadRoutes:
         finally:
             under_way[user] -= 1
 
-    async def _added(
+    async def _add_events(
         self,
         engine: Engine,
         file: Path,
@@ -84,7 +84,7 @@ class UploadRoutes:
         resources: ExitStack,
     ) -> AsyncIterator[ServerSentEvent]:
         async def work(send: Send) -> None:
-            async with self._turn, working(_Adding(engine, file, name, language)) as messages:
+            async with self._turn, working(partial(_add, engine, file, name, language)) as messages:
                 async for message in messages:
                     await send(message)
 
@@ -95,45 +95,41 @@ class UploadRoutes:
                     yield part
 
 
-@dataclass
-class _Adding:
-    """Adds one file, and says how far that is."""
+def _add(
+    engine: Engine,
+    file: Path,
+    name: str,
+    language: InterfaceLanguage,
+    tell: Callable[[ServerSentEvent], None],
+) -> None:
+    """Add one file, and say how far that is."""
+    say = speaker(language)
+    embedded = chunks = 0
 
-    engine: Engine
-    file: Path
-    name: str
-    language: InterfaceLanguage
+    def hear(happened: events.IndexingEvent) -> None:
+        nonlocal embedded, chunks
+        match happened:
+            case events.Parsed(_, pages, chunks):
+                text = say("pages read: {pages}", pages=pages)
+            case events.Embedded(count):
+                embedded += count
+                text = say("{done} of {count} passages embedded", done=embedded, count=chunks)
+            case _:
+                return
+        tell(event("progress", {"said": text}))
 
-    def __call__(self, tell: Callable[[ServerSentEvent], None]) -> None:
-        say = speaker(self.language)
-        embedded = chunks = 0
-
-        def hear(happened: events.IndexingEvent) -> None:
-            nonlocal embedded, chunks
-            match happened:
-                case events.Parsed(_, pages, chunks):
-                    text = say("pages read: {pages}", pages=pages)
-                case events.Embedded(count):
-                    embedded += count
-                    text = say("{done} of {count} passages embedded", done=embedded, count=chunks)
-                case _:
-                    return
-            tell(event("progress", {"said": text}))
-
-        engine = self.engine
-        indexer = factory.make_indexer(engine.settings, engine.library, engine.embedder)
-        report = indexer.upload(self.file, self.name, hear, timeout=PATIENCE)
-        if report.failed and not report.committed:
-            error = report.failed[0].error
-            error.values["source"] = self.name  # not where it lay for a moment
-            tell(
-                event("done", {"said": spoken(without_paths(error), self.language), "failed": True})
-            )
-        elif report.unchanged:
-            tell(event("done", {"said": say("It is in the library already."), "failed": False}))
-        else:
-            text = say("Added (passages: {count})", count=report.chunks)
-            tell(event("done", {"said": text, "failed": False}))
+    indexer = factory.make_indexer(engine.settings, engine.library, engine.embedder)
+    report = indexer.upload(file, name, hear, timeout=PATIENCE)
+    failed = bool(report.failed and not report.committed)
+    if failed:
+        error = report.failed[0].error
+        error.values["source"] = name  # not where it lay for a moment
+        text = spoken(without_paths(error), language)
+    elif report.unchanged:
+        text = say("It is in the library already.")
+    else:
+        text = say("Added (passages: {count})", count=report.chunks)
+    tell(event("done", {"said": text, "failed": failed}))
 
 
 async def _receive(request: Request, file: Path) -> None:

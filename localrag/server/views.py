@@ -11,6 +11,7 @@ import hmac
 from dataclasses import asdict, dataclass, fields
 from urllib.parse import parse_qsl, urlencode
 
+from localrag.server.replies import digits
 from localrag.types import Answer, Citation
 
 
@@ -24,8 +25,7 @@ class View:
     end: int
 
 
-_FIELDS = tuple(field.name for field in fields(View))
-_NAMES = sorted((*_FIELDS, "key"))
+_NAMES = sorted((*(field.name for field in fields(View)), "key"))
 VIEW_PATHS = ("/api/view", "/api/view.png")
 
 
@@ -57,10 +57,10 @@ class Views:
         values = dict(pairs)
         if path not in VIEW_PATHS or sorted(name for name, _ in pairs) != _NAMES:
             return False
-        library, document, start, end, key = (values[name] for name in (*_FIELDS, "key"))
-        if not (_is_offset(start) and _is_offset(end)):
+        start, end = digits(values["start"]), digits(values["end"])
+        if start is None or end is None:
             return False
-        return self.opens(View(library, document, int(start), int(end)), key)
+        return self.opens(View(values["library"], values["document"], start, end), values["key"])
 
     def link(self, library: str, answer: Answer, number: int) -> str:
         """The address of what a citation of an answer quotes."""
@@ -72,19 +72,14 @@ class Views:
         return f"{self._base}/view#{urlencode(asdict(view) | key)}"
 
 
-def _is_offset(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16
-
-
 def quoted(library: str, answer: Answer, citation: Citation) -> View:
     """Where the quotation of a citation stands."""
     passage = next(
         context for context in answer.contexts if context.chunk.id == citation.chunk_id
     ).chunk
-    if citation.place is not None:
-        start = citation.place.start
-    else:
-        start = passage.start + max(0, passage.text.find(citation.quote))
+    if (view := view_of(library, passage.document_id, citation)) is not None:
+        return view
+    start = passage.start + max(0, passage.text.find(citation.quote))
     return View(library, passage.document_id, start, start + len(citation.quote))
 
 

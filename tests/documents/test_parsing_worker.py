@@ -216,8 +216,8 @@ def test_nothing_is_imported_from_the_current_folder(
 
 
 def test_an_unknown_error_class_is_a_plain_refusal() -> None:
-    from localrag.documents.worker import _raised, _Refused
+    from localrag.documents.worker import _error_of, _Refused
 
-    error = _raised(_Refused("ConfigError", "{a} is wrong", "do {a}", {"a": "x"}))
+    error = _error_of(_Refused("ConfigError", "{a} is wrong", "do {a}", {"a": "x"}))
     assert type(error) is ParsingError
     assert str(error) == "x is wrong do x"

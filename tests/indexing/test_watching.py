@@ -354,7 +354,7 @@ def test_a_lower_folder_on_another_device_is_not_emptied(
     world.write("a.txt", "apples")
     world.write("drive/b.txt", "bananas")
     mounted = [True]
-    real_seen, real_place = watching._seen, watching._place
+    real_seen, real_place = watching._file_state, watching._place
 
     def seen(path: Path) -> watching._FileState | None:
         file = real_seen(path)
@@ -364,7 +364,7 @@ def test_a_lower_folder_on_another_device_is_not_emptied(
         found = real_place(folder)
         return (77, 1) if folder.name == "drive" and mounted[0] else found
 
-    monkeypatch.setattr(watching, "_seen", seen)
+    monkeypatch.setattr(watching, "_file_state", seen)
     monkeypatch.setattr(watching, "_place", place)
 
     def unplug() -> None:

@@ -55,7 +55,7 @@ def test_queries_are_fused_with_the_question_counted_twice() -> None:
     ((messages, options),) = model.history
     assert QUESTION in messages[-1].content
     assert options.schema is not None
-    assert options.schema["required"] == ("other words", "keywords", "Chinese")
+    assert options.schema["required"] == ["other words", "keywords", "Chinese"]
 
 
 def test_first_everywhere_has_score_one() -> None:

@@ -236,7 +236,7 @@ def test_what_becomes_a_link_once_it_was_listed_is_not_read(
         deeper.rmdir()
         deeper.symlink_to(tmp_path)
 
-    monkeypatch.setattr(node._Held, "hear", at(events.FilesFound, swap))
+    monkeypatch.setattr(node._JobLease, "hear", at(events.FilesFound, swap))
     add_job(engine, folder)
     assert node_of(engine, folder).look(engine)
     (job,) = jobs_of(engine).all()
@@ -345,7 +345,7 @@ def test_one_mount_of_several_that_is_missing_takes_nothing_out(
             path.unlink()
         shutil.rmtree(folder / "mounted")
 
-    monkeypatch.setattr(node._Held, "hear", at(events.FilesFound, unmount))
+    monkeypatch.setattr(node._JobLease, "hear", at(events.FilesFound, unmount))
     assert prune(engine, folder).state == "done"
     assert left(engine) == {"000.txt", "001.txt", "other.txt"}
 
@@ -363,7 +363,7 @@ def test_others_may_remove_what_a_job_is_about_to(
         engine.library.remove(sources=[str(gone[0])])
         gone[2].write_text("somebody has brought it back")
 
-    monkeypatch.setattr(node._Held, "hear", at(events.Vanished, meanwhile))
+    monkeypatch.setattr(node._JobLease, "hear", at(events.Vanished, meanwhile))
     job = prune(engine, folder)
     assert (job.state, job.fault) == ("done", None)
     assert left(engine) == {"002.txt", "003.txt"}
@@ -418,10 +418,10 @@ def test_jobs_of_a_library_that_was_made_again_wait_for_no_request(
 def at(
     kind: type[events.IndexingEvent], act: Callable[[], None]
 ) -> Callable[[object, events.IndexingEvent], None]:
-    """`_Held.hear` that does something at the first event of that kind."""
-    hear, done = node._Held.hear, []
+    """`_JobLease.hear` that does something at the first event of that kind."""
+    hear, done = node._JobLease.hear, []
 
-    def heard(held: node._Held, happened: events.IndexingEvent) -> None:
+    def heard(held: node._JobLease, happened: events.IndexingEvent) -> None:
         if isinstance(happened, kind) and not done:
             done.append(happened)
             act()
@@ -436,7 +436,7 @@ def test_who_lost_a_job_commits_nothing_further(
     folder = files_in(tmp_path / "docs", 3)
     number = add_job(engine, folder)
     cancel = at(events.Embedded, lambda: jobs_of(engine).cancel(number))
-    monkeypatch.setattr(node._Held, "hear", cancel)
+    monkeypatch.setattr(node._JobLease, "hear", cancel)
     assert node_of(engine, folder).look(engine)
     assert jobs_of(engine).all()[0].state == "cancelled"
     assert engine.library.counts().documents == 0
@@ -450,8 +450,8 @@ def test_a_node_that_was_stopped_for_long_lets_go(
     add_job(engine, folder)
     with monkeypatch.context() as stopped:
         stopped.setattr(Node, "lease", 0.2)
-        stopped.setattr(node._Held, "look_around", lambda _: None)
-        stopped.setattr(node._Held, "hear", at(events.Parsed, lambda: time.sleep(0.5)))
+        stopped.setattr(node._JobLease, "look_around", lambda _: None)
+        stopped.setattr(node._JobLease, "hear", at(events.Parsed, lambda: time.sleep(0.5)))
         assert node_of(engine, folder).look(engine)
     assert engine.library.counts().documents == 0
     assert node_of(engine, folder).look(engine)
@@ -469,7 +469,7 @@ def test_others_write_while_a_folder_is_added(
         with closing_engine(place) as other:
             add(other.library, document("in between", source="between.txt"))
 
-    monkeypatch.setattr(node._Held, "hear", at(events.Parsed, write))
+    monkeypatch.setattr(node._JobLease, "hear", at(events.Parsed, write))
     assert node_of(engine, folder).look(engine)
     assert jobs_of(engine).all()[0].state == "done"
     assert engine.library.counts().documents == 4
@@ -505,7 +505,7 @@ def test_what_goes_wrong_is_kept(
 
     folder = files_in(tmp_path / "docs", 1)
     add_job(engine, folder)
-    monkeypatch.setattr(node._Held, "hear", at(events.Parsed, fail))
+    monkeypatch.setattr(node._JobLease, "hear", at(events.Parsed, fail))
     assert node_of(engine, folder).look(engine)
     (job,) = jobs_of(engine).all()
     assert (job.state, job.attempts) == (state, 1)

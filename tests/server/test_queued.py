@@ -5,7 +5,7 @@ from __future__ import annotations
 from localrag.errors import LibraryError
 from localrag.library.backends.postgres.queue import Arguments, Progress, QueuedJob
 from localrag.presentation.jobs import job_json, job_text
-from localrag.server.queued import _named
+from localrag.server.queued import _name_paths
 
 THERE = sorted(["/docs/plan.txt", "/docs/plan-b.txt", "/docs/plan/one.txt", "/mail.eml/x.pdf"])
 
@@ -20,7 +20,7 @@ def job(*paths: str, ended: str = "2026-11-23T10:00:00+00:00", failed: bool = Fa
 
 
 def told(given: QueuedJob) -> str:
-    named = _named(given, THERE)
+    named = _name_paths(given, THERE)
     return f"{job_json(named)} {job_text(named)}"
 
 

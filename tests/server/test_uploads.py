@@ -312,7 +312,7 @@ def test_the_file_stays_until_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -
         held = ExitStack()
         held.callback(happened.append, "the file is gone")
         nothing: Any = None
-        stream = uploads.UploadRoutes()._added(nothing, Path("upload"), "a.txt", "en", held)
+        stream = uploads.UploadRoutes()._add_events(nothing, Path("upload"), "a.txt", "en", held)
         assert await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
         with anyio.move_on_after(60):

@@ -156,14 +156,14 @@ def test_searches_go_on_while_a_page_is_drawn(
     served: Served, paper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drawing is for one thread, and is not in the way of the rest."""
-    drawn, let_go, draw = list[View](), threading.Event(), Pages._drawn
+    drawn, let_go, draw = list[View](), threading.Event(), Pages._draw
 
     def held(pages: Pages, library: Library, view: View) -> PageView | None:
         drawn.append(view)
         assert let_go.wait(60)
         return draw(pages, library, view)
 
-    monkeypatch.setattr(Pages, "_drawn", held)
+    monkeypatch.setattr(Pages, "_draw", held)
     monkeypatch.setattr("localrag.server.pages.KEPT", 600.0)
     with served.client() as http, served.client() as other:
         wanted = asked(served, paper)

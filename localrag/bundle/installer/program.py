@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace, arguments: Sequence[str], program: Path) -
     to = options.to.resolve()
     installer = Installer(checked, to, _say, older=options.older)
     size = installer.prepare()
-    if not options.yes and not _agreed(version, to, size):
+    if not options.yes and not _confirm(version, to, size):
         return 1
     started = time.monotonic()
     launcher = installer.run()
@@ -142,7 +142,7 @@ def _report(checked: CheckedBundle, seconds: float) -> None:
         _say(tr("It is not signed: the hashes show damage, not who made it."))
 
 
-def _agreed(version: str, folder: Path, size: int) -> bool:
+def _confirm(version: str, folder: Path, size: int) -> bool:
     if not sys.stdin or not sys.stdin.isatty():
         raise BundleError("There is nobody to ask.", hint="Add --yes to install without asking.")
     question = tr(

@@ -19,6 +19,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedE
 _MANIFEST_LIMIT = 64 << 20
 _RATIO_LIMIT = 200
 """How many times larger than its compressed form a file of an archive may be."""
+_DO_NOT_USE = "Do not use it: it was not created by localrag, or has been changed since."
 _LITTER = (".ds_store", "thumbs.db", "desktop.ini")
 """What file managers leave behind; never read."""
 
@@ -39,7 +40,7 @@ class Folder:
                 name, about = path.relative_to(self.path).as_posix(), path.lstat()
                 plain = stat.S_ISDIR(about.st_mode) or stat.S_ISREG(about.st_mode)
                 if not plain or getattr(about, "st_reparse_tag", 0) == mount:
-                    raise _linked(name)
+                    raise _link_error(name)
                 if entry in names and not _is_litter(entry):
                     sizes[name] = about.st_size
         return sizes
@@ -78,21 +79,19 @@ class Archive:
             if outside or path_fault(info.filename) or name in self._infos:
                 raise BundleError(
                     "The archive contains a file with a name that no bundle has: {name}.",
-                    hint=(
-                        "Do not use it: it was not created by localrag, or has been changed since."
-                    ),
+                    hint=_DO_NOT_USE,
                     name=info.filename[:200],
                 )
             if stat.S_ISLNK(info.external_attr >> 16):
-                raise _linked(name)
+                raise _link_error(name)
             known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
             huge = info.file_size > _RATIO_LIMIT * info.compress_size + (1 << 20)
             if not known or info.flag_bits & 1 or huge:
-                raise _unusual(name)
+                raise _packing_error(name)
             packed += info.compress_size
             self._infos[name] = info
         if packed > self.path.stat().st_size:  # files that lie over each other
-            raise _unusual(self.path.name)
+            raise _packing_error(self.path.name)
 
     def files(self) -> dict[str, int]:
         """Every file with the size that the archive says it has."""
@@ -163,7 +162,7 @@ def small_file(bundle: Bundle, name: str, limit: int) -> bytes:
     except DAMAGED:
         return b""
     if len(data) > limit:
-        raise _unusual(name)
+        raise _packing_error(name)
     return data
 
 
@@ -175,17 +174,17 @@ def _is_litter(name: str) -> bool:
     return name.startswith("._") or name.casefold() in _LITTER
 
 
-def _linked(name: str) -> BundleError:
+def _link_error(name: str) -> BundleError:
     return BundleError(
         "{name} is a link or a device; a bundle contains only regular files.",
-        hint="Do not use it: it was not created by localrag, or has been changed since.",
+        hint=_DO_NOT_USE,
         name=name,
     )
 
 
-def _unusual(name: str) -> BundleError:
+def _packing_error(name: str) -> BundleError:
     return BundleError(
         "The archive packs {name} in a way that localrag never uses.",
-        hint="Do not use it: it was not created by localrag, or has been changed since.",
+        hint=_DO_NOT_USE,
         name=name,
     )

@@ -173,6 +173,13 @@ def local(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
+def elements(root: ElementTree.Element | None, *tags: str) -> Iterator[ElementTree.Element]:
+    """The element and all below it that have one of these tags, without its namespace."""
+    for element in () if root is None else root.iter():
+        if local(element.tag) in tags:
+            yield element
+
+
 def is_true(value: str | None) -> bool:
     """Whether an attribute of Office says yes."""
     return (value or "").lower() in ("1", "true", "on")

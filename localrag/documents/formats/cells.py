@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from localrag.documents.formats.numbers import plain
-from localrag.documents.lines import CELL_BREAK, squeeze
+from localrag.documents.lines import CELL_BREAK, grouped, squeeze
 from localrag.text.normalize import clean
 
 MOST_CELLS = 3_000_000
@@ -46,16 +46,12 @@ def tables(rows: dict[int, dict[int, str]], hidden: Collection[int] = ()) -> lis
     An empty row ends a table where the next one has other columns, or begins with words alone; an
     empty column does where other rows stand on its other side. A `hidden` row is no empty one.
     """
-    groups: list[list[int]] = []
-    for number in sorted(rows):
-        if not groups:
-            groups.append([number])
-        elif _touches(rows, groups[-1][-1], number, hidden) or _goes_on(rows, groups[-1], number):
-            groups[-1].append(number)
-        else:
-            groups.append([number])
+
+    def belongs(group: list[int], number: int) -> bool:
+        return _touches(rows, group[-1], number, hidden) or _goes_on(rows, group, number)
+
     sheet_tables = []
-    for group in groups:
+    for group in grouped(sorted(rows), belongs):
         for columns in _side_by_side(rows, group):
             every = ((row, [rows[row].get(column, "") for column in columns]) for row in group)
             sheet_tables += _without_titles([row for row in every if any(row[1])])
@@ -93,14 +89,8 @@ def _side_by_side(rows: dict[int, dict[int, str]], group: list[int]) -> list[lis
     for row in group:
         for column in rows[row]:
             extents[column] = (extents.get(column, (row, row))[0], row)
-    parts: list[list[int]] = []
-    for column in sorted(extents):
-        if parts and column == parts[-1][-1] + 1:
-            parts[-1].append(column)
-        else:
-            parts.append([column])
     joined: list[list[int]] = []
-    for part in parts:
+    for part in grouped(sorted(extents), lambda part, column: column == part[-1] + 1):
         alone = len(part) == 1 or (joined and len(joined[-1]) == 1)
         if joined and (alone or _reach(extents, joined[-1]) == _reach(extents, part)):
             joined[-1] += part

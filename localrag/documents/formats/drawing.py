@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import local
+from localrag.documents.formats.archive import elements, local
 from localrag.documents.lines import squeeze
 from localrag.text.normalize import clean
 
@@ -14,16 +14,15 @@ _MOST_POINTS = 100_000
 
 def paragraphs(root: ElementTree.Element) -> Iterator[str]:
     """The paragraphs of text below an element, in the order of the file."""
-    for node in root.iter():
-        if local(node.tag) == "p":
-            parts = (element.text or "" for element in node.iter() if local(element.tag) == "t")
-            if text := squeeze(clean("".join(parts))):
-                yield text
+    for node in elements(root, "p"):
+        parts = (element.text or "" for element in elements(node, "t"))
+        if text := squeeze(clean("".join(parts))):
+            yield text
 
 
 def chart_title(root: ElementTree.Element) -> str:
     """The title of a chart, "" where it has none of its own."""
-    title = next((element for element in root.iter() if local(element.tag) == "title"), None)
+    title = next(elements(root, "title"), None)
     return " ".join(paragraphs(title)) if title is not None else ""
 
 
@@ -31,7 +30,7 @@ def chart_rows(root: ElementTree.Element) -> list[list[str]]:
     """The data that a chart draws: a row names the series, then each category has one."""
     columns: list[tuple[str, dict[int, str]]] = []
     categories: dict[int, str] = {}
-    for series in (element for element in root.iter() if local(element.tag) == "ser"):
+    for series in elements(root, "ser"):
         parts = {local(element.tag): element for element in series}
         name = " ".join(_points(parts["tx"]).values()) if "tx" in parts else ""
         for key in ("cat", "xVal"):
@@ -51,14 +50,13 @@ def chart_rows(root: ElementTree.Element) -> list[list[str]]:
 def _points(node: ElementTree.Element) -> dict[int, str]:
     """The values by their number; of several levels of categories, one after another."""
     points: dict[int, str] = {}
-    for element in node.iter():
-        if local(element.tag) == "pt":
-            number = element.get("idx", "")
-            value = " ".join(v.text or "" for v in element if local(v.tag) == "v")
-            if number.isdecimal():
-                text = squeeze(clean(value))
-                place = int(number[:9])
-                points[place] = squeeze(f"{text} {points[place]}") if place in points else text
+    for element in elements(node, "pt"):
+        number = element.get("idx", "")
+        value = " ".join(v.text or "" for v in element if local(v.tag) == "v")
+        if number.isdecimal():
+            text = squeeze(clean(value))
+            place = int(number[:9])
+            points[place] = squeeze(f"{text} {points[place]}") if place in points else text
     if not points:
         direct = [element.text or "" for element in node if local(element.tag) == "v"]
         return {0: squeeze(clean(" ".join(direct)))} if direct else {}

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from localrag.documents.decoding import decode
-from localrag.documents.formats.archive import ZipArchive, local
+from localrag.documents.formats.archive import ZipArchive, elements, local
 from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import PageLines, build, empty, squeeze
@@ -32,9 +32,8 @@ def read(file: SourceFile) -> Document:
             hint="Use an edition without protection.",
             source=file.source,
         )
-    container = archive.xml("META-INF/container.xml")
-    roots = [] if container is None else [e for e in container.iter() if local(e.tag) == "rootfile"]
-    package_path = roots[0].get("full-path", "") if roots else ""
+    rootfile = next(elements(archive.xml("META-INF/container.xml"), "rootfile"), None)
+    package_path = "" if rootfile is None else rootfile.get("full-path", "")
     package = archive.xml(package_path)
     if package is None:
         raise archive.damaged(ValueError("META-INF/container.xml"))
@@ -58,17 +57,17 @@ def read(file: SourceFile) -> Document:
             file.page_done()
     if not any(page.lines for page in pages):
         raise empty(file.source)
-    title = next((e.text or "" for e in package.iter() if local(e.tag) == "title"), "")
+    title = next((e.text or "" for e in elements(package, "title")), "")
     return build(file, pages, clean(title), unit="chapter")
 
 
 def _chapters(package: ElementTree.Element, folder: str) -> list[str]:
     items = {
         e.get("id"): e.get("href", "")
-        for e in package.iter()
-        if local(e.tag) == "item" and "nav" not in e.get("properties", "").split()
+        for e in elements(package, "item")
+        if "nav" not in e.get("properties", "").split()
     }
-    spine = [e.get("idref") for e in package.iter() if local(e.tag) == "itemref"]
+    spine = (e.get("idref") for e in elements(package, "itemref"))
     hrefs = (items[id_] for id_ in spine if id_ in items)
     return [posixpath.normpath(posixpath.join(folder, unquote(href))) for href in hrefs]
 
@@ -76,21 +75,18 @@ def _chapters(package: ElementTree.Element, folder: str) -> list[str]:
 def _labels(archive: ZipArchive, package: ElementTree.Element, folder: str) -> dict[str, str]:
     """What the table of contents calls the chapters, of EPUB 3 (nav) or 2 (ncx)."""
     labels: dict[str, str] = {}
-    for item in (e for e in package.iter() if local(e.tag) == "item"):
+    for item in elements(package, "item"):
         is_nav = "nav" in item.get("properties", "").split()
         if not is_nav and item.get("media-type") != "application/x-dtbncx+xml":
             continue
         name = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", ""))))
-        root = archive.xml(name)
-        for element in () if root is None else root.iter():
+        for element in elements(archive.xml(name), "a", "navPoint"):
             if local(element.tag) == "a":
                 target, text = element.get("href", ""), "".join(element.itertext())
-            elif local(element.tag) == "navPoint":
+            else:
                 sources = (e.get("src", "") for e in element if local(e.tag) == "content")
                 target = next(sources, "")
                 text = "".join("".join(e.itertext()) for e in element if local(e.tag) == "navLabel")
-            else:
-                continue
             place = posixpath.join(posixpath.dirname(name), unquote(target.partition("#")[0]))
             labels.setdefault(posixpath.normpath(place), squeeze(clean(text)))
     return labels
@@ -98,8 +94,5 @@ def _labels(archive: ZipArchive, package: ElementTree.Element, folder: str) -> d
 
 def _is_protected(archive: ZipArchive) -> bool:
     """Whether more than fonts is encrypted."""
-    root = archive.xml("META-INF/encryption.xml")
-    if root is None:
-        return False
-    methods = [e.get("Algorithm") for e in root.iter() if local(e.tag) == "EncryptionMethod"]
-    return any(method not in _FONTS for method in methods)
+    methods = elements(archive.xml("META-INF/encryption.xml"), "EncryptionMethod")
+    return any(method.get("Algorithm") not in _FONTS for method in methods)

@@ -28,7 +28,7 @@ def read(file: SourceFile) -> Document:
     pages: list[PageLines] = []
     with _opened(file) as picture:
         if not file.options.ocr:
-            raise _unread(file.source)
+            raise _recognition_off(file.source)
         count = getattr(picture, "n_frames", 1) if picture.format == "TIFF" else 1
         if count > MOST_PAGES:
             raise UnsupportedFileError(
@@ -83,7 +83,7 @@ def _opened(file: SourceFile) -> Iterator[Pillow.Image]:
         ) from error
 
 
-def _unread(source: str) -> ImageOnlyFileError:
+def _recognition_off(source: str) -> ImageOnlyFileError:
     return ImageOnlyFileError(
         "{source} is a picture, and text recognition is switched off.",
         hint="Switch it on: localrag config set parsing.ocr true. `localrag doctor` says whether "

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import is_true, local
+from localrag.documents.formats.archive import elements, is_true
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _CHINESE = "〇一二三四五六七八九"
@@ -198,9 +198,7 @@ def _read_level(node: ElementTree.Element) -> _Level:
 
 def _kind(node: ElementTree.Element) -> str:
     # Newer kinds stand in an alternative: the first of both is the better one.
-    number_format = next(
-        (element for element in node.iter() if local(element.tag) == "numFmt"), None
-    )
+    number_format = next(elements(node, "numFmt"), None)
     return "decimal" if number_format is None else number_format.get(f"{_W}val", "decimal")
 
 

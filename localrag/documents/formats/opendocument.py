@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import ZipArchive, local
+from localrag.documents.formats.archive import ZipArchive, elements, local
 from localrag.documents.formats.cells import (
     MOST_CELLS,
     MOST_COLUMNS,
@@ -85,9 +85,8 @@ def read(file: SourceFile) -> Document:
 
 
 def _title(archive: ZipArchive) -> str:
-    meta = archive.xml("meta.xml")
-    titles = () if meta is None else (e.text or "" for e in meta.iter() if local(e.tag) == "title")
-    return clean(next(iter(titles), ""))
+    titles = (e.text or "" for e in elements(archive.xml("meta.xml"), "title"))
+    return clean(next(titles, ""))
 
 
 class _Styles:
@@ -312,15 +311,10 @@ class _PageWalk:
         taken = 0
         for row in _rows(node):
             cells: list[str] = []
-            for cell in row:
-                if local(cell.tag) not in ("table-cell", "covered-table-cell"):
-                    continue
+            for cell in _cells(row):
                 text = " ".join(line.text for line in self.blocks(cell, depth + 1))
-                wide = _times(cell, "columns", MOST_COLUMNS, "spanned")
-                high = _times(cell, "rows", MOST_ROWS, "spanned")
-                if wide * high > 1:
-                    end = (len(rows) + high - 1, len(cells) + wide - 1)
-                    merged.append((len(rows), len(cells), *end))
+                if area := _spanned(cell, len(rows), len(cells)):
+                    merged.append(area)
                 cells += [text] * _times(cell, "columns", _MOST_REPEATED)
             repeated = _times(row, "rows", _MOST_REPEATED) if any(cells) else 1
             rows += [list(cells) for _ in range(repeated)]
@@ -362,7 +356,7 @@ class _PageWalk:
         if root is None or name == "content.xml":
             return
         if local(root.tag) == "math":
-            typed = next((e.text for e in root.iter() if local(e.tag) == "annotation"), "")
+            typed = next((e.text for e in elements(root, "annotation")), "")
             if text := squeeze(clean(typed or " ".join(root.itertext()))):
                 yield Line(text)
             return
@@ -378,6 +372,18 @@ def _rows(node: ElementTree.Element) -> Iterator[ElementTree.Element]:
             yield child
         elif child.tag.startswith(f"{_TABLE}table-") and child.tag.endswith(("rows", "group")):
             yield from _rows(child)
+
+
+def _cells(row: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    """The cells of a row, those that another covers too."""
+    return (cell for cell in row if local(cell.tag) in ("table-cell", "covered-table-cell"))
+
+
+def _spanned(cell: ElementTree.Element, row: int, column: int) -> Range | None:
+    """The rows and columns that a merged cell spans from its place on; None for a plain one."""
+    wide = _times(cell, "columns", MOST_COLUMNS, "spanned")
+    high = _times(cell, "rows", MOST_ROWS, "spanned")
+    return (row, column, row + high - 1, column + wide - 1) if wide * high > 1 else None
 
 
 def _annotation(node: ElementTree.Element, where: str = "") -> str:
@@ -441,21 +447,14 @@ class _OpenSheet:
         """Take a row in, as often as it is there; how many cells that were."""
         cells: dict[int, str] = {}
         column = 0
-        for cell in node:
-            if local(cell.tag) not in ("table-cell", "covered-table-cell"):
-                continue
+        for cell in _cells(node):
             times = _times(cell, "columns", MOST_COLUMNS)
             if text := _value(cell):
                 taken = min(times, _MOST_REPEATED)
                 self._cut_short |= taken < times
                 cells |= dict.fromkeys(range(column, column + taken), text)
-            wide, high = (
-                _times(cell, "columns", MOST_COLUMNS, "spanned"),
-                _times(cell, "rows", MOST_ROWS, "spanned"),
-            )
-            if text and wide * high > 1:
-                last = (self._row + high - 1, column + wide - 1)
-                self._merged.append((self._row, column, *last))
+            if text and (area := _spanned(cell, self._row, column)):
+                self._merged.append(area)
             for remark in cell.iter(f"{_OFFICE}annotation"):
                 if annotation := _annotation(remark, _name(self._row, column)):
                     self._remarks.append(annotation)

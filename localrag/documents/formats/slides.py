@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import ZipArchive, core_title, local
+from localrag.documents.formats.archive import ZipArchive, core_title, elements, local
 from localrag.documents.formats.cells import Range, cell_text, filled
 from localrag.documents.formats.comments import comment
 from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
@@ -118,7 +118,7 @@ class _Slide:
                 wanted = local(name) in ("id", "dm") and kind in ("chart", "diagramData")
                 root = self._archive.xml(part) if wanted else None
                 if root is not None:
-                    yield from _drawn(root, kind)
+                    yield from _drawing_lines(root, kind)
 
 
 def _table(table: Any) -> list[Line]:
@@ -134,7 +134,7 @@ def _table(table: Any) -> list[Line]:
     return table_lines(filled(rows, merged))
 
 
-def _drawn(root: ElementTree.Element, kind: str) -> list[Line]:
+def _drawing_lines(root: ElementTree.Element, kind: str) -> list[Line]:
     if kind == "diagramData":
         return [Line(paragraph) for paragraph in paragraphs(root)]
     title = chart_title(root)
@@ -178,16 +178,10 @@ def _comments(
 ) -> Iterator[Line]:
     for kind, part in related.values():
         root = archive.xml(part) if kind == "comments" else None
-        for remark in () if root is None else root.iter():
-            if local(remark.tag) not in ("cm", "reply"):
-                continue
+        for remark in elements(root, "cm", "reply"):
             inside = [child for child in remark if local(child.tag) in ("text", "txBody")]
-            texts = ("".join(t.text or "" for t in body.iter() if _is_text(t)) for body in inside)
+            texts = ("".join(t.text or "" for t in elements(body, "text", "t")) for body in inside)
             by = authors.get(remark.get("authorId", ""), "")
             when = remark.get("dt", "") or remark.get("created", "")
             if content := comment(" ".join(texts), by, when):
                 yield Line(content)
-
-
-def _is_text(node: ElementTree.Element) -> bool:
-    return local(node.tag) in ("text", "t")

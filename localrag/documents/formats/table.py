@@ -60,7 +60,6 @@ class PageDone(Protocol):
         `recognised` is whether the last was read by recognition, which takes seconds; without
         `pages`, so many pictures on pages of text were.
         """
-        ...
 
 
 def nothing(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:

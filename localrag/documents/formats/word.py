@@ -13,7 +13,14 @@ from collections.abc import Iterable, Iterator
 from operator import is_not
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import ZipArchive, core_title, is_true, local, packed
+from localrag.documents.formats.archive import (
+    ZipArchive,
+    core_title,
+    elements,
+    is_true,
+    local,
+    packed,
+)
 from localrag.documents.formats.comments import comment
 from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
 from localrag.documents.formats.html import html_lines
@@ -104,8 +111,8 @@ class _Package:
                 self._prepare(notes, self._part(kind))
                 parts[kind] = notes
             _drop_references(parts.values(), kind.removesuffix("s"), notes)
-        made = {f"word/{name}.xml": _written(part) for name, part in parts.items()}
-        return made | {"word/styles.xml": _written(self._heading_styles())}
+        made = {f"word/{name}.xml": _serialised(part) for name, part in parts.items()}
+        return made | {"word/styles.xml": _serialised(self._heading_styles())}
 
     def _part(self, kind: str) -> str:
         return next((part for known, part in self._related.values() if known == kind), "")
@@ -190,7 +197,7 @@ class _Package:
         for place, child in enumerate(list(node)):
             if local(child.tag) in _DRAWN:
                 drawn = ElementTree.Element(f"{_W}pict")
-                drawn.extend(self._drawn(child, related))
+                drawn.extend(self._drawn_blocks(child, related))
                 other = child.find(f"{_MC}Choice")
                 if len(drawn) or other is None or local(node.tag) == "r":
                     drawn.tail = child.tail
@@ -202,12 +209,12 @@ class _Package:
                     child[:] = list(other if form is None else form)
             self._draw(child, related)
 
-    def _drawn(
+    def _drawn_blocks(
         self, node: ElementTree.Element, related: dict[str, tuple[str, str]]
     ) -> Iterator[ElementTree.Element]:
         if node.tag == f"{_MC}AlternateContent":
             forms = [element for element in node if local(element.tag) in ("Choice", "Fallback")]
-            drawings = (list(self._drawn(element, related)) for element in forms)
+            drawings = (list(self._drawn_blocks(element, related)) for element in forms)
             yield from next(filter(None, drawings), [])
             return
         for child in node:
@@ -219,7 +226,7 @@ class _Package:
                     if local(name) in ("id", "dm"):
                         yield from self._graphic(*related.get(value, ("", "")))
             else:
-                yield from self._drawn(child, related)
+                yield from self._drawn_blocks(child, related)
 
     def _graphic(self, kind: str, part: str) -> Iterator[ElementTree.Element]:
         root = self._archive.xml(part) if kind in ("chart", "diagramData") else None
@@ -277,7 +284,7 @@ class _Package:
         body[:] = [*running["header"], *body, *running["footer"]]
 
 
-def _written(root: ElementTree.Element) -> bytes:
+def _serialised(root: ElementTree.Element) -> bytes:
     written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return written
 
@@ -428,6 +435,5 @@ def _formula(node: ElementTree.Element) -> str:
 
 
 def _signs(node: ElementTree.Element) -> Iterator[str]:
-    for element in node.iter():
-        if local(element.tag) == "chr":
-            yield from element.attrib.values()
+    for element in elements(node, "chr"):
+        yield from element.attrib.values()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import ZipArchive, is_true, local
+from localrag.documents.formats.archive import ZipArchive, elements, is_true, local
 from localrag.documents.formats.cells import (
     MOST_CELLS,
     MOST_COLUMNS,
@@ -83,8 +83,7 @@ class Workbook:
             return []
         own = {
             element.get("numFmtId", ""): element.get("formatCode", "")
-            for element in root.iter()
-            if local(element.tag) == "numFmt"
+            for element in elements(root, "numFmt")
         }
         known = {str(number): code for number, code in BUILT_IN.items()} | own
         styles = next((element for element in root if local(element.tag) == "cellXfs"), ())
@@ -200,20 +199,18 @@ class Workbook:
                 if chart is not None and (title := chart_title(chart)):
                     yield title
         for kind, name in parts:
-            root = self._archive.xml(name) if kind in ("comments", "threadedComment") else None
-            for remark in _remarks_of(root, people) if root is not None else ():
-                if remark:
-                    yield remark
+            if kind in ("comments", "threadedComment"):
+                yield from filter(None, _remarks_of(self._archive.xml(name), people))
 
 
-def _remarks_of(root: ElementTree.Element, people: dict[str, str]) -> Iterator[str]:
-    authors = [element.text or "" for element in root.iter() if local(element.tag) == "author"]
-    for element in root.iter():
+def _remarks_of(root: ElementTree.Element | None, people: dict[str, str]) -> Iterator[str]:
+    authors = [element.text or "" for element in elements(root, "author")]
+    for element in elements(root, "comment", "threadedComment"):
         where = element.get("ref", "")
         if local(element.tag) == "threadedComment":
             by = people.get(element.get("personId", ""), "")
             yield comment(_text(element, "text"), by, element.get("dT", ""), where)
-        elif local(element.tag) == "comment":
+        else:
             number = element.get("authorId", "")
             known = number.isdecimal() and len(number) < 6 and int(number) < len(authors)
             author = authors[int(number)] if known else ""

@@ -73,12 +73,12 @@ class PairJudge:
         refused = refuses(first), refuses(second)
         if first == second or all(refused):
             return tuple(Verdict(criterion, 0.5, "same answer") for criterion in CRITERIA)
-        verdicts = _known(asked.answerable, refused)
+        verdicts = _verdicts_without_judge(asked.answerable, refused)
         unknown = [criterion for criterion in CRITERIA if criterion not in verdicts]
-        verdicts |= self._judged(unknown, asked, (first, second), language)
+        verdicts |= self._verdicts(unknown, asked, (first, second), language)
         return tuple(verdicts[criterion] for criterion in CRITERIA)
 
-    def _judged(
+    def _verdicts(
         self,
         criteria: Sequence[Criterion],
         asked: ComparedQuestion,
@@ -101,10 +101,10 @@ class PairJudge:
             }
             for order in prompts
         ]
-        return {name: _joined(name, chances[0][name], chances[1][name]) for name in criteria}
+        return {name: _joint_verdict(name, chances[0][name], chances[1][name]) for name in criteria}
 
 
-def _joined(criterion: Criterion, as_given: Choice, swapped: Choice) -> Verdict:
+def _joint_verdict(criterion: Criterion, as_given: Choice, swapped: Choice) -> Verdict:
     if not (as_given.read and swapped.read):
         return Verdict(criterion, None, "unreadable")
     first, second = as_given.probabilities, swapped.probabilities[::-1]
@@ -113,7 +113,9 @@ def _joined(criterion: Criterion, as_given: Choice, swapped: Choice) -> Verdict:
     return Verdict(criterion, float(1 / (1 + np.exp(-odds))), "judge")
 
 
-def _known(answerable: bool | None, refused: tuple[bool, bool]) -> dict[Criterion, Verdict]:
+def _verdicts_without_judge(
+    answerable: bool | None, refused: tuple[bool, bool]
+) -> dict[Criterion, Verdict]:
     """What needs no judge, where one answer refuses and it is known whether it should."""
     if answerable is None or refused[0] == refused[1]:
         return {}

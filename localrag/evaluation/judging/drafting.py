@@ -114,7 +114,7 @@ def spread(passages: Sequence[Context]) -> list[Context]:
 def _answerable(passage: Context, llm: LLM, judge: Judge) -> Draft | None:
     language = main_language(passage.text)
     task = render("eval_draft_passage", language, passage=passage.text)
-    value = _written("eval_draft", task, language, llm, _ANSWERABLE_SCHEMA)
+    value = _write_object("eval_draft", task, language, llm, _ANSWERABLE_SCHEMA)
     question, answer = _text(value, "question"), _text(value, "answer")
     if not _is_question(question) or not answer or refuses(answer):
         return None
@@ -138,7 +138,7 @@ def _unanswerable(
     task = render(
         "eval_draft_missing", language, passage=passage.text, detail=details[number % len(details)]
     )
-    value = _written("eval_draft_unanswerable", task, language, llm, _UNANSWERABLE_SCHEMA)
+    value = _write_object("eval_draft_unanswerable", task, language, llm, _UNANSWERABLE_SCHEMA)
     question = _text(value, "question")
     if not _is_question(question) or _copied(question, passage.text):
         return None
@@ -149,7 +149,7 @@ def _unanswerable(
     return Draft(question, render("refusal", language), False, language, passage)
 
 
-def _written(
+def _write_object(
     name: str, task: str, language: LanguageCode, llm: LLM, schema: Mapping[str, object]
 ) -> dict[str, object]:
     messages = [

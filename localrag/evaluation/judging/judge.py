@@ -14,7 +14,7 @@ from typing import Literal
 from localrag.evaluation.judging.judgements import Judgement
 from localrag.evaluation.judging.passages import pack
 from localrag.evaluation.judging.statements import SCHEMA as STATEMENTS_SCHEMA
-from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences
+from localrag.evaluation.judging.statements import accepted, needs_rewriting, sentences, texts_of
 from localrag.evaluation.tokens import tokens
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM
@@ -71,7 +71,7 @@ class Judge:
         spoken = sentences(answer)
         for place, sentence in enumerate(spoken):
             if needs_rewriting(sentence):
-                claims += self._rewritten(question, spoken[:place], sentence, language)
+                claims += self._rewrite(question, spoken[:place], sentence, language)
             else:
                 claims.append(sentence)
         return list(dict.fromkeys(claims))
@@ -154,18 +154,12 @@ class Judge:
         messages = [Message("system", system), Message("user", task)]
         for attempt in range(ATTEMPTS):
             value = written_object(self._llm, messages, _QUESTIONS_SCHEMA, 320, attempt)
-            made = value.get("questions")
-            if isinstance(made, list):
-                texts = [
-                    statement.strip()
-                    for statement in made
-                    if isinstance(statement, str) and statement.strip()
-                ]
-                if len(texts) >= QUESTIONS:
-                    return texts[:QUESTIONS]
+            texts = texts_of(value.get("questions"))
+            if len(texts) >= QUESTIONS:
+                return texts[:QUESTIONS]
         return None
 
-    def _rewritten(
+    def _rewrite(
         self, question: str, before: Sequence[str], sentence: str, language: LanguageCode
     ) -> list[str]:
         system = Message("system", render("eval_statements_system", language))

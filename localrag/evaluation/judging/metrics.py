@@ -73,14 +73,6 @@ def _of_answer(work: Workload) -> tuple[float, float]:
     return work.tokens + read, written
 
 
-def _of_relevancy(_: Workload) -> tuple[float, float]:
-    return _EVASIVE + _ASKED, _QUESTIONS
-
-
-def _of_reference(work: Workload) -> tuple[float, float]:
-    return _judging(work.references, work)
-
-
 def _of_contexts(work: Workload) -> tuple[float, float]:
     asked = work.passages * work.references * _USEFUL
     return (work.tokens + asked if work.references else 0.0), 0.0
@@ -101,7 +93,7 @@ def faithfulness(case: Case) -> float | Missing:
     return share(_verdicts(case.evidence.statements))
 
 
-@metric(*_REFERENCE, cost=_of_reference, trusted_as="context_recall")
+@metric(*_REFERENCE, cost=lambda work: _judging(work.references, work), trusted_as="context_recall")
 def context_recall(case: Case) -> float | Missing:
     """Statements of the reference that the contexts bear out / all statements of the reference."""
     case.evidence.reference = _statements(case, case.sample.reference)
@@ -122,7 +114,7 @@ def context_precision(case: Case) -> float | Missing:
     "judge",
     "embedder",
     "answerable",
-    cost=_of_relevancy,
+    cost=lambda _: (_EVASIVE + _ASKED, _QUESTIONS),
     trusted_as="answer_relevancy",
 )
 def answer_relevancy(case: Case) -> float | Missing:

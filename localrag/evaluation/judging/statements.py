@@ -46,16 +46,19 @@ def needs_rewriting(sentence: str) -> bool:
     return bool(_SEVERAL.search(sentence) or _PRONOUN.search(sentence))
 
 
+def texts_of(written: object) -> list[str]:
+    """The texts of a list that a model wrote, without blanks around them; empty ones go."""
+    entries = written if isinstance(written, list) else []
+    return [entry.strip() for entry in entries if isinstance(entry, str) and entry.strip()]
+
+
 def accepted(made: object, sentence: str, known: str) -> list[str]:
     """The statements that a model made of a sentence, or none where it was not faithful.
 
     A small model likes to answer the question or to continue instead. `known` is all that the
     statements may speak of.
     """
-    if not isinstance(made, list) or not made:
-        return []
-    texts = [statement.strip() for statement in made if isinstance(statement, str)]
-    texts = list(dict.fromkeys(text for text in texts if text))
+    texts = list(dict.fromkeys(texts_of(made)))
     allowed, wanted = set(tokens(known)), set(tokens(sentence))
     for text in texts:
         has = set(tokens(text))

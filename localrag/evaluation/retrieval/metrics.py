@@ -31,8 +31,8 @@ def ndcg(ranking: Sequence[str], relevance: Relevance, *, k: int) -> float:
     """
     gains = [max(relevance.get(passage, 0), 0) for passage in ranking[:k]]
     ideal = sorted((max(grade, 0) for grade in relevance.values()), reverse=True)[:k]
-    best = _discounted(ideal)
-    return _discounted(gains) / best if best else 0.0
+    best = _discounted_gain(ideal)
+    return _discounted_gain(gains) / best if best else 0.0
 
 
 def reciprocal_rank(ranking: Sequence[str], relevance: Relevance, *, k: int) -> float:
@@ -74,5 +74,5 @@ def score_rankings(
     return np.array(scores, dtype=np.float64)
 
 
-def _discounted(gains: Sequence[int]) -> float:
+def _discounted_gain(gains: Sequence[int]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1))

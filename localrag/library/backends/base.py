@@ -32,15 +32,12 @@ class Lock(Protocol):
 
     def hold(self, timeout: float, on_wait: OnWait | None = None) -> AbstractContextManager[None]:
         """Hold it, waiting up to `timeout` seconds. Raises LibraryLockedError."""
-        ...
 
     def try_hold(self) -> AbstractContextManager[bool]:
         """Hold it if nobody else does; else yield False."""
-        ...
 
     def current_holder(self) -> Holder | None:
         """Who is writing now, or None."""
-        ...
 
 
 class Backend(ABC):

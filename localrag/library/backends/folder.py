@@ -11,7 +11,12 @@ from localrag.library.backends.base import Backend, Left
 from localrag.library.backends.uploads import uploads_in
 from localrag.library.catalogue.catalogue import SqliteCatalogue
 from localrag.library.catalogue.guarded import connect, database_errors
-from localrag.library.folder.filesystem import catalogue_of, in_our_words, is_read_only
+from localrag.library.folder.filesystem import (
+    catalogue_of,
+    in_our_words,
+    in_use,
+    is_read_only,
+)
 from localrag.library.folder.gate import LOCK, SWEPT, UPLOADS, clear_library, enter_library
 from localrag.library.folder.locking import WriteLock
 from localrag.library.folder.uploads import sweep_uploads
@@ -62,11 +67,7 @@ class FolderBackend(Backend):
         with in_our_words(self.folder):
             self.catalogue.close()
             if not clear_library(self.folder):
-                raise LibraryError(
-                    "The library {directory} is in use: some of its files could not be deleted.",
-                    hint="End what has it open, such as `localrag serve`, and run this again.",
-                    directory=self.folder,
-                )
+                raise in_use(self.folder)
             if os.name != "nt":  # who waits for the file that goes tries again with a new one
                 (self.folder / LOCK).unlink(missing_ok=True)
 

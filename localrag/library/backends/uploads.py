@@ -54,9 +54,9 @@ class Uploads:
 
     def place(self, name: str) -> Path:
         """Where a file of that name is put to be added: with a number where there is one."""
-        return free_place(self._folder, name, self._taken())
+        return free_place(self._folder, name, self._taken_names())
 
-    def _taken(self) -> Collection[str]:
+    def _taken_names(self) -> Collection[str]:
         """Names that are taken, beside those of the files in the folder."""
         return ()
 
@@ -121,7 +121,7 @@ class VaultUploads(Uploads):
         super().__init__(folder, catalogue)
         self._vault = vault
 
-    def _taken(self) -> Collection[str]:
+    def _taken_names(self) -> Collection[str]:
         return uploaded(record.state.path for record in self._sources())
 
     def is_kept(self, source: str) -> bool:

@@ -14,11 +14,9 @@ class Result(Protocol):
 
     def fetchone(self) -> Any:
         """The next row, or None."""
-        ...
 
     def fetchall(self) -> list[Any]:
         """All rows that are left."""
-        ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -28,7 +26,6 @@ class Statements(Protocol):
 
     def execute(self, sql: str, parameters: Any = (), /) -> Result:
         """Run one statement."""
-        ...
 
 
 class Connection(Statements, Protocol):
@@ -39,11 +36,9 @@ class Connection(Statements, Protocol):
 
     def of_everybody(self) -> AbstractContextManager[None]:
         """The statements in the block may be about what other people asked, but for the words."""
-        ...
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> object:
         """Run it for each row of values."""
-        ...
 
     def rows(
         self,
@@ -57,23 +52,27 @@ class Connection(Statements, Protocol):
 
         `many` are not held in memory together. Raises LibraryDamagedError for other values.
         """
-        ...
 
     def of_kinds(self, row: Row, kinds: tuple[type, ...]) -> Row:
         """A row of which each value is of the type that was stored there.
 
         Raises LibraryDamagedError for others.
         """
-        ...
 
     def columns(self, table: str) -> Sequence[str]:
         """The columns of a table, in the order in which a row is stored."""
-        ...
 
     def table(self, name: str, columns: Sequence[str], where: str = "") -> Iterable[Row]:
         """All its rows, or those that `where`, a clause of our own, leaves; one after another."""
-        ...
 
     def version(self) -> int:
         """The number of the newest migration."""
-        ...
+
+
+def delete_rows(sql: Statements, table: str, column: str, value: str | None) -> bool:
+    """Drop the rows of a table with this value, or all for None; whether there were any."""
+    only, values = ("1 = 1", ()) if value is None else (f"{column} = ?", (value,))
+    count = f"SELECT count(1) FROM {table} WHERE {only}"  # noqa: S608 - our own names
+    (there,) = sql.execute(count, values).fetchone()
+    sql.execute(f"DELETE FROM {table} WHERE {only}", values)  # noqa: S608
+    return bool(there)

@@ -137,7 +137,7 @@ class SqliteCatalogue(CatalogueStore):
             if connection.in_transaction:  # a read within a read sees the same state
                 yield Snapshot(connection)
                 return
-            before = self._seen()
+            before = self._file_states()
             try:
                 with transaction(connection):
                     self._prove(connection)
@@ -251,7 +251,7 @@ class SqliteCatalogue(CatalogueStore):
         was removed. Goes where the catalogue can only be read, too.
         """
         with self._translated(), closing(self._connect()) as connection:
-            before = self._seen()
+            before = self._file_states()
             connection.execute("PRAGMA query_only = OFF")  # it would hold for the new file too
             with rewriting(connection):
                 connection.execute("VACUUM INTO ?", (str(path.absolute()),))
@@ -287,7 +287,7 @@ class SqliteCatalogue(CatalogueStore):
         if use == "writer" and self._read_only:
             raise not_writable(self.path.parent)
         age = self._forgotten
-        connection = self._taken()
+        connection = self._take_connection()
         setattr(self._used, use, connection)
         try:
             yield connection
@@ -300,9 +300,9 @@ class SqliteCatalogue(CatalogueStore):
             if not keep:
                 connection.close()
 
-    def _taken(self) -> GuardedConnection:
+    def _take_connection(self) -> GuardedConnection:
         """One that waits, or a new one: as many as are ever used at once."""
-        seen = self._seen()
+        seen = self._file_states()
         while True:
             with self._guard:
                 connection = self._idle.pop() if self._idle else None
@@ -314,7 +314,7 @@ class SqliteCatalogue(CatalogueStore):
                 return connection
             connection.close()  # reads without locks, and the file has changed since
 
-    def _seen(self) -> tuple[tuple[int, int], ...]:
+    def _file_states(self) -> tuple[tuple[int, int], ...]:
         """What tells whether a catalogue that is read without locks has been changed."""
         if not self._read_only:
             return ()
@@ -322,7 +322,7 @@ class SqliteCatalogue(CatalogueStore):
         return tuple((state.st_size, state.st_mtime_ns) for state in states)
 
     def _expect_unchanged(self, before: tuple[tuple[int, int], ...]) -> None:
-        if self._seen() != before:
+        if self._file_states() != before:
             raise LibraryError(
                 "The catalogue {path} was changed by another program while it was being read.",
                 hint="Run the same command again.",

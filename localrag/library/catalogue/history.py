@@ -6,15 +6,13 @@ which were asked in the light of it. In a database with users each user's are th
 policies of the database see to that.
 """
 
-# ruff: noqa: S608 - what is put into a statement here are constants of this file
-
 from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import UTC, datetime
 
 from localrag.library.acting import acting
-from localrag.library.catalogue.base import Connection
+from localrag.library.catalogue.base import Connection, delete_rows
 from localrag.library.catalogue.reads import HISTORY, Snapshot
 from localrag.library.records import KeptAnswer, KeptConversation
 
@@ -102,9 +100,4 @@ def forget_answers_from(sql: Connection, document: str) -> None:
 
 def forget_conversations(sql: Connection, conversation: str | None = None) -> bool:
     """Drop a conversation, or all; whether there was one."""
-    only, values = "1 = 1", tuple[str, ...]()
-    if conversation is not None:
-        only, values = "conversation = ?", (conversation,)
-    (there,) = sql.execute(f"SELECT count(1) FROM answers WHERE {only}", values).fetchone()
-    sql.execute(f"DELETE FROM answers WHERE {only}", values)
-    return bool(there)
+    return delete_rows(sql, "answers", "conversation", conversation)

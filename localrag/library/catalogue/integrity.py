@@ -43,21 +43,16 @@ _OF_AN_INDEX = re.compile(
 
 def catalogue_findings(snapshot: Snapshot) -> Iterator[Finding]:
     """All that is wrong; stops where SQLite's own structures are."""
-    sql = snapshot.sql
+    sql, wrong = snapshot.sql, list[Finding]()
     if isinstance(sql, GuardedConnection):  # a server sees to its own pages, keys and types
         faults = yield from _structure(sql)
         if faults:
             return
-    wrong = [*_keys_and_settings(sql), *_documents(sql), *_values(snapshot)]
+        wrong += [*_dangling(sql), *_settings(sql)]
+    wrong += [*_documents(sql), *_values(snapshot)]
     yield from wrong
     if not wrong and snapshot.chunk_set() != snapshot.counted_chunks():
-        yield _found("settings", key=CHUNKS)
-
-
-def _keys_and_settings(sql: Connection) -> Iterator[Finding]:
-    if isinstance(sql, GuardedConnection):
-        yield from _dangling(sql)
-        yield from _settings(sql)
+        yield _finding("settings", key=CHUNKS)
 
 
 def _structure(sql: GuardedConnection) -> Generator[Finding, None, bool]:
@@ -70,18 +65,18 @@ def _structure(sql: GuardedConnection) -> Generator[Finding, None, bool]:
             break  # pages that refer to each other in a ring would be looked at for ever
     for fault in faults:
         mendable = bool(_OF_AN_INDEX.match(fault))
-        yield _found("structure", reason=" ".join(fault.split()), mendable=mendable)
+        yield _finding("structure", reason=" ".join(fault.split()), mendable=mendable)
     return bool(faults)
 
 
-def _found(code: str, **values: object) -> Finding:
+def _finding(code: str, **values: object) -> Finding:
     return Finding("catalogue", code, values)
 
 
 def _dangling(sql: GuardedConnection) -> Iterator[Finding]:
     rows = sql.execute("PRAGMA foreign_key_check")
     for (table, parent), count in Counter((row[0], row[2]) for row in rows).items():
-        yield _found("dangling", count=count, table=table, parent=parent)
+        yield _finding("dangling", count=count, table=table, parent=parent)
 
 
 def _settings(sql: GuardedConnection) -> Iterator[Finding]:
@@ -91,9 +86,9 @@ def _settings(sql: GuardedConnection) -> Iterator[Finding]:
         key for key in settings if key in SETTINGS and type(settings[key]) is not SETTINGS[key]
     ]
     for key in wrong:
-        yield _found("settings", key=key)
+        yield _finding("settings", key=key)
     for key in (key for key in settings if key not in SETTINGS):
-        yield _found(FOREIGN, key=key)
+        yield _finding(FOREIGN, key=key)
 
 
 def _values(snapshot: Snapshot) -> Iterator[Finding]:
@@ -107,7 +102,7 @@ def _values(snapshot: Snapshot) -> Iterator[Finding]:
             packed = np.frombuffer(b"".join(vectors), dtype=np.uint8)
             count += packed.size % 2 or int((~np.isfinite(packed.view("<f2"))).sum())
     if count:
-        yield _found("values", count=count)
+        yield _finding("values", count=count)
 
 
 def _mistyped(sql: GuardedConnection) -> Iterator[str]:
@@ -135,13 +130,13 @@ def _documents(sql: Connection) -> Iterator[Finding]:
     for number, document_id, path, content, passages, sources in rows:
         name = path if path is not None else str(document_id)
         if path is None:
-            yield _found("no-source", name=name)
+            yield _finding("no-source", name=name)
         if checksum(sql, CONTENT, number) != content:
-            yield _found("content", name=name)
+            yield _finding("content", name=name)
         if path is not None and checksum(sql, SOURCES, number) != sources:
-            yield _found("sources", name=name)
+            yield _finding("sources", name=name)
         if not _passages_are_sound(sql, number, passages):
-            yield _found("passages", name=name)
+            yield _finding("passages", name=name)
 
 
 def passages_are_sound(snapshot: Snapshot) -> bool:

@@ -296,14 +296,19 @@ def expect_known(version: int, application: int, path: object) -> None:
             hint="Name another folder with --library.",
             path=path,
         )
-    if version > len(MIGRATIONS):
+    expect_no_newer(version, len(MIGRATIONS), path)
+
+
+def expect_no_newer(version: int, known: int, path: object) -> None:
+    """Raise for a schema that is newer than the one this program knows."""
+    if version > known:
         raise LibraryMismatchError(
             "{path} has schema version {found}, but this version of localrag supports "
             "versions up to {known}.",
             hint="Update localrag, or use the version that wrote the library.",
             path=path,
             found=version,
-            known=len(MIGRATIONS),
+            known=known,
         )
 
 

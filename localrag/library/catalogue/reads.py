@@ -411,7 +411,7 @@ class Snapshot:
             "FROM unread ORDER BY path",
             kinds=(str, int, int, int, int, str, str, str, str),
         )
-        return [_unread(FileState(*row[:4]), row[4], row[5:]) for row in rows]
+        return [_unread_file(FileState(*row[:4]), row[4], row[5:]) for row in rows]
 
     def page_spans(self, document_id: str) -> list[tuple[int, int, int]]:
         """(page number, start, end) of each page, in code points of the document's text."""
@@ -804,7 +804,7 @@ def _older_notes(metadata: Mapping[str, str]) -> dict[int, tuple[PageNote, ...]]
     return notes
 
 
-def _unread(state: FileState, reader: int, error: tuple[str, str, str, str]) -> UnreadFile:
+def _unread_file(state: FileState, reader: int, error: tuple[str, str, str, str]) -> UnreadFile:
     """A file that could not be read; tried again where the row is none of ours."""
     kind, message, hint, stored = error
     with suppress(ValueError, msgspec.MsgspecError, RecursionError):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from localrag.library.catalogue.base import Connection
+from localrag.library.catalogue.base import Connection, delete_rows
 from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.catalogue.reads import Snapshot
 
@@ -43,13 +43,7 @@ def save_table(sql: Connection, name: str, patterns: Iterable[str], record: str)
 
 def forget_table(sql: Connection, name: str | None = None) -> bool:
     """Drop a table, or all; whether there was one."""
-    only, values = ("name = ?", (name,)) if name is not None else ("1 = 1", ())
-    (there,) = sql.execute(
-        f"SELECT count(1) FROM saved_tables WHERE {only}",  # noqa: S608 - of this function
-        values,
-    ).fetchone()
-    sql.execute(f"DELETE FROM saved_tables WHERE {only}", values)  # noqa: S608
-    return bool(there)
+    return delete_rows(sql, "saved_tables", "name", name)
 
 
 def forget_files(sql: Connection, snapshot: Snapshot, gone: Iterable[str]) -> None:

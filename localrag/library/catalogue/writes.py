@@ -102,7 +102,7 @@ class Transaction(Snapshot):
         """Write down which chunks there are, from all of them."""
         self._keep_count(self._chunk_set())
 
-    def _counted(self, ids: Iterable[int], sign: int) -> None:
+    def _change_count(self, ids: Iterable[int], sign: int) -> None:
         """Write down that chunks with these ids have come (1) or gone (-1)."""
         some = list(ids)
         size, total = self.chunk_set()
@@ -121,7 +121,7 @@ class Transaction(Snapshot):
         ids = [chunk for (chunk,) in rows]
         generation = self._next_generation()
         self._insert("removals", ("chunk", "generation"), ((chunk, generation) for chunk in ids))
-        self._counted(ids, -1)
+        self._change_count(ids, -1)
 
     def _next_generation(self) -> int:
         """The generation of this transaction, counted up at its first change of chunks."""
@@ -250,7 +250,7 @@ class Transaction(Snapshot):
         )
         self._insert("chunks", ("number", *_FIELDS, "document", "generation"), rows)
         self._insert("embeddings", ("chunk", "vector"), zip(numbers, _packed(vectors), strict=True))
-        self._counted((chunk.id for chunk in chunks), 1)
+        self._change_count((chunk.id for chunk in chunks), 1)
 
     def set_source(self, state: FileState, document_id: str) -> bool:
         """Say that this file holds that document; a document it held before may go.
@@ -321,7 +321,7 @@ class Transaction(Snapshot):
             (
                 (
                     *(file.state.path, file.state.size, file.state.mtime_ns, file.state.checked_ns),
-                    *(file.reader, *_kept(file)),
+                    *(file.reader, *_error_columns(file)),
                 )
                 for file in files
             ),
@@ -488,7 +488,7 @@ def _names(columns: Sequence[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
 
 
-def _kept(file: UnreadFile) -> tuple[str, str, str, str]:
+def _error_columns(file: UnreadFile) -> tuple[str, str, str, str]:
     """An error as its row has it, so that `Snapshot.unread` reads it: it came of a hostile file."""
     error = file.error
     values = _json({name: _plain(value) for name, value in error.values.items()})

@@ -117,3 +117,12 @@ def unusable(directory: Path, reason: object) -> LibraryError:
         directory=directory,
         reason=reason,
     )
+
+
+def in_use(directory: Path) -> LibraryError:
+    """What a caller is told where files are open elsewhere that are to go."""
+    return LibraryError(
+        "The library {directory} is in use: some of its files could not be deleted.",
+        hint="End what has it open, such as `localrag serve`, and run this again.",
+        directory=directory,
+    )

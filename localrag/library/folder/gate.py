@@ -90,7 +90,7 @@ def enter_library(directory: Path, *, create: bool = False) -> Path:
     LibraryNotFoundError without `create`, LibraryDamagedError where only what follows the
     catalogue is left.
     """
-    directory = _looked_at(directory)
+    directory = _resolved_folder(directory)
     path = catalogue_of(directory)
     there = path.is_file()
     if there and path.stat().st_size:
@@ -144,7 +144,7 @@ def no_library(directory: object) -> LibraryNotFoundError:
     )
 
 
-def _looked_at(directory: Path) -> Path:
+def _resolved_folder(directory: Path) -> Path:
     """The folder with links in the way to it resolved; one that is not there passes.
 
     Raises LibraryError for what localrag never makes.
@@ -169,15 +169,15 @@ def _expect_our_own(directory: Path) -> None:
             with suppress(PermissionError):  # what cannot be listed is not opened either
                 _look(directory, f"{name}/{lower}", _NONE, _NONE)
     for lower in _look(directory, UPLOADS, _NONE, _NONE):
-        raise _refused(directory, f"{UPLOADS}/{lower}", _KINDS["folder"])
+        raise _refusal(directory, f"{UPLOADS}/{lower}", _KINDS["folder"])
     for name in _IN_PLACE:
         if _names(directory / name) > 1:
             wrong = LibraryError("a file that has another name elsewhere (a hard link)")
-            raise _refused(directory, name, wrong)
+            raise _refusal(directory, name, wrong)
     for name in _CATALOGUES:
         if names_other_files(directory / (journal := f"{name}-journal")):
             wrong = LibraryError("a journal that points to another file")
-            raise _refused(directory, journal, wrong)
+            raise _refusal(directory, journal, wrong)
 
 
 def parts(directory: Path) -> list[Path]:
@@ -220,8 +220,7 @@ def clear_index(folder: Path) -> bool:
     if files.is_real_folder(folder):
         (folder / POINTER).unlink(missing_ok=True)
     gone = clear_segments(folder)
-    if files.is_real_folder(folder):
-        _remove_if_empty(folder)
+    _remove_if_empty(folder)
     return gone
 
 
@@ -252,8 +251,7 @@ def states(directory: Path) -> list[Path]:
 def clear_states(directory: Path) -> bool:
     """Delete the states of the language model; False where one is still in use."""
     gone = _all_deleted(states(directory))
-    if files.is_real_folder(directory / KV_FOLDER):
-        _remove_if_empty(directory / KV_FOLDER)
+    _remove_if_empty(directory / KV_FOLDER)
     return gone
 
 
@@ -291,10 +289,8 @@ def clear_library(directory: Path) -> bool:
 
     Without the lock, which the caller holds. False where some of it is still in use.
     """
-    gone = [clear_index(directory / name) for name in (VECTORS, KEYWORDS)]
-    gone += [clear_states(directory), _all_deleted(uploads(directory))]
-    if files.is_real_folder(directory / UPLOADS):
-        _remove_if_empty(directory / UPLOADS)
+    gone = [clear_derived(directory), _all_deleted(uploads(directory))]
+    _remove_if_empty(directory / UPLOADS)
     if not all(gone):
         return False
     of_ours = (path for path in _plain(directory, _FILES) if path.name not in (LOCK, HOLDER))
@@ -340,7 +336,7 @@ def _all_deleted(paths: Iterable[Path]) -> bool:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    if not any(folder.iterdir()):
+    if files.is_real_folder(folder) and not any(folder.iterdir()):
         folder.rmdir()
 
 
@@ -358,7 +354,7 @@ def _look(
         if kind == "folder" and not known.fullmatch(name):
             names.append(name)
         elif kind and (kind != "file" or folders.fullmatch(name)):
-            raise _refused(directory, f"{below}/{name}".lstrip("/"), _KINDS[kind])
+            raise _refusal(directory, f"{below}/{name}".lstrip("/"), _KINDS[kind])
     return names
 
 
@@ -406,7 +402,7 @@ def names_other_files(journal: Path) -> bool:
         return False
 
 
-def _refused(directory: Path, name: str, wrong: LibraryError) -> LibraryError:
+def _refusal(directory: Path, name: str, wrong: LibraryError) -> LibraryError:
     return LibraryError(
         "In the library {directory}, {name} is {wrong}, which localrag never creates. The "
         "library came from elsewhere or was tampered with.",

@@ -84,13 +84,7 @@ class WriteLock:
             try:
                 self._lock.acquire(timeout=max(0.0, timeout - GRACE) if timeout >= 0 else -1)
             except Timeout:
-                raise LibraryLockedError(
-                    "Another process is writing to the library {directory}: process {pid} on "
-                    "{host}, {command}, since {since}.",
-                    hint="Wait until it finishes, or stop it; you can still search meanwhile.",
-                    directory=self._path.parent,
-                    **asdict(self.holder() or UNKNOWN),
-                ) from None
+                raise locked(self._path.parent, self.holder()) from None
 
     @contextmanager
     def try_hold(self) -> Iterator[bool]:
@@ -157,3 +151,14 @@ class WriteLock:
         if not os.path.lexists(self._path):
             with suppress(FileExistsError), create_file(self._path) as file:
                 give_to_owner(file, self._path.parent)
+
+
+def locked(library: object, holder: Holder | None) -> LibraryLockedError:
+    """What a writer is told who has waited for another long enough."""
+    return LibraryLockedError(
+        "Another process is writing to the library {directory}: process {pid} on "
+        "{host}, {command}, since {since}.",
+        hint="Wait until it finishes, or stop it; you can still search meanwhile.",
+        directory=library,
+        **asdict(holder or UNKNOWN),
+    )

@@ -59,7 +59,7 @@ def share(directory: Path, group: str) -> None:
         ) from None
     directory = enter_library(directory)
     with WriteLock(directory).hold(PATIENCE), in_our_words(directory):
-        _begin_anew(directory)
+        gate.clear_derived(directory)  # another key has sealed it: it is made anew
         for path in gate.all_of_ours(directory):
             os.chown(path, -1, number, follow_symlinks=False)
             path.chmod(0o2770 if path.is_dir() else 0o660)
@@ -78,7 +78,7 @@ def unshare(directory: Path) -> None:
     with WriteLock(directory).hold(PATIENCE), in_our_words(directory):
         (directory / gate.KEY).unlink(missing_ok=True)
         _close(directory)
-        _begin_anew(directory)
+        gate.clear_derived(directory)  # another key has sealed it: it is made anew
 
 
 def accept(directory: Path) -> str:
@@ -113,13 +113,6 @@ def close_to_others(directory: Path) -> None:
 def _close(directory: Path) -> None:
     for path in gate.all_of_ours(directory):
         path.chmod(0o700 if path.is_dir() else 0o600)
-
-
-def _begin_anew(directory: Path) -> None:
-    """Delete what another key has sealed: the next search makes it anew."""
-    gate.clear_index(directory / gate.VECTORS)
-    gate.clear_index(directory / gate.KEYWORDS)
-    gate.clear_states(directory)
 
 
 def _no_groups() -> LibraryError:

@@ -167,7 +167,7 @@ def vault_of(directory: Path) -> Vault | None:
     with _opened.guard:
         vault = _opened.vaults.get(header.id) or _from_kernel(header)
         if vault is None and (passphrase := ask_passphrase(directory)) is not None:
-            vault = _remembered(header, key_by_passphrase(header, passphrase))
+            vault = _open_in_process(header, key_by_passphrase(header, passphrase))
         if vault is None:
             raise LibraryClosedError(
                 "The vault {directory} is closed.",
@@ -192,13 +192,13 @@ def remember(directory: Path, key: bytes) -> Vault:
     header = header_of(directory)
     if not header.fits(key):
         raise _altered(directory)
-    return _remembered(header, key)
+    return _open_in_process(header, key)
 
 
 def open_here(directory: Path, passphrase: str) -> Vault:
     """Open a vault for this process. Raises WrongKeyError, LibraryDamagedError."""
     header = header_of(directory)
-    return _remembered(header, key_by_passphrase(header, passphrase))
+    return _open_in_process(header, key_by_passphrase(header, passphrase))
 
 
 def keep_open(directory: Path, minutes: int) -> bool:
@@ -270,7 +270,7 @@ def new_header(
     """
     number, key = secrets.token_hex(16), secrets.token_bytes(KEY_BYTES)
     shown = _spelt(secrets.token_bytes(_RECOVERY_BYTES)) if recovery else ""
-    slots = [_for_recipient(number, key, recipient) for recipient in recipients]
+    slots = [_for_recipient(key, recipient) for recipient in recipients]
     if passphrase or not slots:
         slots.insert(0, _for_passphrase(number, key, passphrase))
     if recovery:
@@ -450,8 +450,7 @@ def _for_recovery(number: str, key: bytes, shown: str) -> Slot:
     return _wrapped(number, slot, derived(secret, "recovery", salt=_bytes(slot.salt)), key)
 
 
-def _for_recipient(number: str, key: bytes, recipient: str) -> Slot:
-    del number  # the seal over the header binds it
+def _for_recipient(key: bytes, recipient: str) -> Slot:
     age = _age()
     try:
         public = age.x25519.Recipient.from_str(recipient.strip())
@@ -461,6 +460,7 @@ def _for_recipient(number: str, key: bytes, recipient: str) -> Slot:
             hint="A recipient begins with age1; `age-keygen` creates one with its identity.",
             recipient=recipient,
         ) from error
+    # To which vault it belongs is in the seal over the header.
     return Slot(kind="age", wrapped=_text(age.encrypt(key, [public])))
 
 
@@ -536,14 +536,14 @@ def _from_kernel(header: Header) -> Vault | None:
         return None
     minutes = int.from_bytes(payload[:2], "big")
     _kernel.get(_name(header.id), seconds=60 * minutes)
-    return _remembered(header, payload[2:], minutes)
+    return _open_in_process(header, payload[2:], minutes)
 
 
 def _is_kept(number: str) -> bool:
     return _kernel.get(_name(number)) is not None
 
 
-def _remembered(header: Header, key: bytes, minutes: int = 0) -> Vault:
+def _open_in_process(header: Header, key: bytes, minutes: int = 0) -> Vault:
     with _opened.guard:
         known = _opened.vaults.get(header.id)
         if known is None:

@@ -62,7 +62,6 @@ class Search(Protocol[_Asked]):
 
     def search(self, query: _Asked, k: int, /) -> list[Hit]:
         """The k best, best first; ties by id."""
-        ...
 
 
 VectorSearch = Search[Vector]
@@ -77,7 +76,6 @@ class SearchWithin(Protocol[_Asked]):
 
     def search(self, query: _Asked, k: int, allowed: ChunkIds | None = None, /) -> list[Hit]:
         """The k best, best first; ties by id."""
-        ...
 
 
 class TermStatistics(Protocol):
@@ -85,7 +83,6 @@ class TermStatistics(Protocol):
 
     def frequencies(self, terms: Terms) -> tuple[int, list[int]]:
         """How many chunks there are, and how many of them hold each term."""
-        ...
 
 
 class TermHolders(Protocol):
@@ -93,7 +90,6 @@ class TermHolders(Protocol):
 
     def holders(self, term: str) -> ChunkIds:
         """Their ids, sorted."""
-        ...
 
 
 class SearchAndStatistics(KeywordSearch, TermStatistics, Protocol):
@@ -140,7 +136,6 @@ class DerivedIndex(Protocol[_Asked]):
 
     def saved(self, at: Storage) -> Stamp | None:
         """The state of what lies there, told without reading it; None for nothing of ours."""
-        ...
 
     def open(self, at: Storage) -> None:
         """Take up what lies there. What is in memory may stay where that is not newer.
@@ -148,7 +143,6 @@ class DerivedIndex(Protocol[_Asked]):
         Raises ForeignIndexError for what was sealed with another key, DamagedIndexError for what
         cannot be trusted. Nothing reaches a library in C++ or Rust before the seal was looked at.
         """
-        ...
 
     def apply(
         self,
@@ -163,22 +157,18 @@ class DerivedIndex(Protocol[_Asked]):
         `removed` too. Of a call that was cut off the same call again makes the new state. Raises
         LibraryError or OSError where it cannot be saved.
         """
-        ...
 
     def chunk_set(self) -> ChunkSet:
         """Which chunks it holds."""
-        ...
 
     def verify(self, expected: Iterable[tuple[int, _Asked]]) -> Verified:
         """Compare with what it should hold. Raises DamagedIndexError where it cannot be read."""
-        ...
 
     def erase(self, at: Storage, but: Stamp | None = None) -> bool:
         """Delete what lies there and is not of the state `but`; False where some is in use.
 
         What `apply` has removed may lie there until then, and is in no file afterwards.
         """
-        ...
 
 
 class VectorIndex(DerivedIndex[Vector], Protocol):
@@ -190,7 +180,6 @@ class VectorIndex(DerivedIndex[Vector], Protocol):
         The k nearest of them, and what ties with the last, follow from the vectors alone, not from
         the changes by which they came.
         """
-        ...
 
 
 class KeywordIndex(DerivedIndex[Terms], TermStatistics, TermHolders, Protocol):
@@ -205,14 +194,12 @@ class KeywordIndex(DerivedIndex[Terms], TermStatistics, TermHolders, Protocol):
 
         Scores do not change with `allowed`, and are those of an index that never held more.
         """
-        ...
 
     def alike(self, term: str, edits: int, k: int, allowed: ChunkIds | None = None) -> list[Hit]:
         """At most k chunks with a term that so few edits (1 or 2) make of this one; or with it.
 
         An edit inserts, deletes or replaces a letter, or swaps two neighbours. All score 1.0.
         """
-        ...
 
 
 def are_allowed(ids: NDArray[np.int64], allowed: ChunkIds) -> NDArray[np.bool_]:

@@ -278,10 +278,10 @@ def _scored(
                 least, asked = max(least, _last_of(_of(scores, among), best.k)), True
             if left < least:
                 among = only(_of(scores, among) >= (least - left) * _SLACK)
-        places, pairs = _held(rows, span, among)
+        places, pairs = _matching_pairs(rows, span, among)
         times = rows.counts(pairs).astype(np.float64)
         if inherited.stop:
-            heirs, _ = _held(rows, inherited, among)
+            heirs, _ = _matching_pairs(rows, inherited, among)
             every = np.union1d(places, heirs)
             sums = np.zeros(len(every))
             sums[np.searchsorted(every, places)] = times
@@ -295,7 +295,7 @@ def _scored(
     return rows.ids[among[kept]], totals[kept]
 
 
-def _held(
+def _matching_pairs(
     rows: Postings, span: slice, among: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | slice]:
     """Where the passages stand that hold a term, and which pairs say so; of those `among`, if few.

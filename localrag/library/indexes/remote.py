@@ -34,38 +34,30 @@ class RemoteVectorIndex(Protocol):
 
     def stamp(self) -> Stamp:
         """What was marked last; `NEVER` where nothing was."""
-        ...
 
     def mark(self, stamp: Stamp) -> None:
         """Keep the state that it now has, for whoever comes next."""
-        ...
 
     def put(self, ids: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Add vectors, L2-normalised, shape (len(ids), dimension), in the place of older ones."""
-        ...
 
     def remove(self, ids: Sequence[int]) -> None:
         """Remove those of the ids that are there."""
-        ...
 
     def clear(self) -> None:
         """Remove all, and the mark."""
-        ...
 
     def ids(self) -> ChunkIds:
         """All that are there, in any order."""
-        ...
 
     def vectors(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """Those of ids that are there, shape (len(ids), dimension), as near as it has them."""
-        ...
 
     def nearest(self, query: Vector, k: int, allowed: ChunkIds | None) -> ChunkIds:
         """At least the k nearest by inner product that are `allowed`, as far as it can tell.
 
         With what ties with the last of them. More do no harm.
         """
-        ...
 
 
 class RemoteVectors:

@@ -271,7 +271,7 @@ class SegmentedIndex(ABC, Generic[Query, C]):
             "epoch": stamp[0],
             "generation": stamp[1],
             "made_with": self._made_with() if made_with is None else made_with,
-            "segments": [_described(segment) for segment in segments],
+            "segments": [_list_entry(segment) for segment in segments],
         }
         replace_content(at.path / POINTER, sealed(fields, at.seal))
 
@@ -306,7 +306,7 @@ def _entry(
     return Origin(at.path / name, sha256, Identity(*map(int, identity))), numbers, hidden
 
 
-def _described(segment: Segment[Any]) -> dict[str, Any]:
+def _list_entry(segment: Segment[Any]) -> dict[str, Any]:
     origin, gone = segment.lies, segment.gone
     bits = b"" if gone is None else np.packbits(gone, bitorder="little").tobytes()
     return {

@@ -36,25 +36,20 @@ class Content(Protocol):
     @property
     def ids(self) -> NDArray[np.int64]:
         """Sorted, each once."""
-        ...
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Numbers from which the shapes of all arrays follow; the first is that of entries."""
-        ...
 
     def __iter__(self) -> Iterator[Any]:
         """The arrays in the order of a file."""
-        ...
 
     def at(self, places: NDArray[np.bool_] | slice) -> Self:
         """The entries at some places, and no trace of the others."""
-        ...
 
     @staticmethod
     def joined(some: Sequence[Any], /) -> Any:
         """All of them, by id."""
-        ...
 
     @staticmethod
     def layout(*shape: int) -> list[tuple[str, tuple[int, ...]]]:
@@ -62,7 +57,6 @@ class Content(Protocol):
 
         Raises TypeError or ValueError where nothing of ours has such a shape.
         """
-        ...
 
 
 C = TypeVar("C", bound=Content)

@@ -50,7 +50,7 @@ def refuse_foreign_code(folder: Path) -> None:
                 path=path,
             )
         try:
-            names = list(_named(read_json(path, Any)))
+            names = list(_code_names(read_json(path, Any)))
         except RecursionError as error:  # which JSON's reader may still take
             raise unreadable(path, error) from error
         for name in names:
@@ -62,16 +62,16 @@ def refuse_foreign_code(folder: Path) -> None:
             )
 
 
-def _named(value: Any, key: str = "") -> Iterator[str]:
+def _code_names(value: Any, key: str = "") -> Iterator[str]:
     """Names of code, wherever they stand."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name == "auto_map":
                 yield json.dumps(inner, ensure_ascii=False)[:200]
-            yield from _named(inner, key if key == "types" else str(name))
+            yield from _code_names(inner, key if key == "types" else str(name))
     elif isinstance(value, list):
         for inner in value:
-            yield from _named(inner, key)
+            yield from _code_names(inner, key)
     elif (
         isinstance(value, str)
         and key in _CLASS_KEYS

@@ -59,21 +59,21 @@ class JoinedEmbedder:
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Passages -> (n, dimension) float32, L2-normalised, in the order given."""
         special = np.empty((len(texts), self._special.dimension), dtype=np.float32)
-        rows = self._served(texts)
+        rows = self._served_rows(texts)
         if len(rows) < len(texts):
             special[:] = self._neutral
             if progress is not None:
                 progress(len(texts) - len(rows))
         if rows:
             special[rows] = self._special.embed_documents([texts[row] for row in rows], progress)
-        return _joined(self.general.embed_documents(texts), special)
+        return _joined_vectors(self.general.embed_documents(texts), special)
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
         """Questions -> (n, dimension) float32, L2-normalised, in the order given."""
         special = np.zeros((len(texts), self._special.dimension), dtype=np.float32)
-        if rows := self._served(texts):
+        if rows := self._served_rows(texts):
             special[rows] = self._special.embed_queries([texts[row] for row in rows])
-        return _joined(self.general.embed_queries(texts), special)
+        return _joined_vectors(self.general.embed_queries(texts), special)
 
     def general_part(self, query: Vectors) -> Vectors | None:
         """A question's vector, shape (dimension,), as if the second model did not serve it.
@@ -91,7 +91,7 @@ class JoinedEmbedder:
         """Whether the second model embeds a text, too."""
         return not self._languages or detect(text) in self._languages
 
-    def _served(self, texts: Sequence[str]) -> list[int]:
+    def _served_rows(self, texts: Sequence[str]) -> list[int]:
         return [row for row, text in enumerate(texts) if self.serves(text)]
 
 
@@ -100,7 +100,7 @@ def general(embedder: Embedder) -> Embedder:
     return embedder.general if isinstance(embedder, JoinedEmbedder) else embedder
 
 
-def _joined(first: Vectors, second: Vectors) -> Vectors:
+def _joined_vectors(first: Vectors, second: Vectors) -> Vectors:
     """Rows (n, a) and (n, b), the second of length 1 or 0 -> (n, a + b), L2-normalised."""
     weighted = second * np.float32(math.sqrt(WEIGHT))
     lengths = np.sqrt(1 + WEIGHT * np.square(second).sum(axis=1, keepdims=True))

@@ -83,19 +83,18 @@ class ModelStore:
     def statuses(self) -> list[Status]:
         """All models that are known or registered. Looks at sizes only, so it is quick."""
         statuses = [self.status(spec) for spec in self.catalogue.models]
-        for own in manifest.read_registered(self.folder).values():
-            statuses.append(
-                Status(
-                    name=own.name,
-                    task=own.task,
-                    title=Path(own.path).name,
-                    size=sum(file.size for file in own.files),
-                    state="registered" if _is_there(Path(own.path)) else "missing",
-                    path=Path(own.path),
-                    hash_from="user",
-                )
+        return statuses + [
+            Status(
+                name=own.name,
+                task=own.task,
+                title=Path(own.path).name,
+                size=sum(file.size for file in own.files),
+                state="registered" if _is_there(Path(own.path)) else "missing",
+                path=Path(own.path),
+                hash_from="user",
             )
-        return statuses
+            for own in manifest.read_registered(self.folder).values()
+        ]
 
     def knows(self, name: str) -> bool:
         """Whether `name` is an id, or a name given with `add`, or such joined: a path is none."""

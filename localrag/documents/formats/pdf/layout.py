@@ -18,6 +18,7 @@ from localrag.documents.lines import (
     LIST_MARKER,
     TableHeader,
     ends_sentence,
+    grouped,
     is_cjk,
     is_marker,
     join,
@@ -92,16 +93,14 @@ def merge_segments(segments: Sequence[TextRow]) -> list[TextRow]:
     Wide gaps (1.8 em and more somewhere in the row) mean cells, narrow ones
     spaces: justified text never stretches a space that far.
     """
-    groups: list[list[TextRow]] = []
-    for segment in segments:
-        last = groups[-1][-1] if groups else None
-        if last is not None and segment.x0 >= last.x1 - 0.3 * last.size:
-            overlap = min(last.y1, segment.y1) - max(last.y0, segment.y0)
-            if overlap > 0.5 * min(last.y1 - last.y0, segment.y1 - segment.y0):
-                groups[-1].append(segment)
-                continue
-        groups.append([segment])
+    groups = grouped(segments, lambda group, segment: _is_beside(group[-1], segment))
     return [_merge_row(group) for group in groups]
+
+
+def _is_beside(last: TextRow, segment: TextRow) -> bool:
+    overlap = min(last.y1, segment.y1) - max(last.y0, segment.y0)
+    lower = min(last.y1 - last.y0, segment.y1 - segment.y0)
+    return segment.x0 >= last.x1 - 0.3 * last.size and overlap > 0.5 * lower
 
 
 def _merge_row(group: Sequence[TextRow]) -> TextRow:
@@ -218,15 +217,9 @@ def stacked(blocks: Iterable[Block]) -> list[Block]:
 
     Some files draw each row of their text as a block: only so a column of them is seen.
     """
-    stacks: list[list[Block]] = []
-    for block in blocks:
-        if stacks and _goes_on_below(stacks[-1][-1], block):
-            stacks[-1].append(block)
-        else:
-            stacks.append([block])
     return [
         stack[0] if len(stack) == 1 else Block([row for block in stack for row in block.rows])
-        for stack in stacks
+        for stack in grouped(blocks, lambda stack, block: _goes_on_below(stack[-1], block))
     ]
 
 

@@ -125,9 +125,9 @@ def _pieces(spans: Sequence[Span]) -> list[Piece]:
     if any("turn" not in span for span in spans):
         return []
     pieces = []
-    for span, (low, high) in zip(spans, _levelled(spans), strict=True):
+    for span, (low, high) in zip(spans, _line_extents(spans), strict=True):
         turn = span["turn"]
-        runs = _even_runs(span) if "chars" in span else _given(span)
+        runs = _even_runs(span) if "chars" in span else _word_runs(span)
         for start, end, raw in runs:
             if text := clean(raw):
                 box = (low, start, high, end) if turn % 2 else (start, low, end, high)
@@ -135,7 +135,7 @@ def _pieces(spans: Sequence[Span]) -> list[Piece]:
     return pieces
 
 
-def _levelled(spans: Sequence[Span]) -> Iterator[tuple[float, float]]:
+def _line_extents(spans: Sequence[Span]) -> Iterator[tuple[float, float]]:
     """The extent of the visual line that each span is in; a cell may hold several lines."""
     lines: list[list[float]] = []
     for span in spans:
@@ -153,7 +153,7 @@ def _overlap(line: Sequence[float], low: float, high: float) -> bool:
     return min(line[1], high) - max(line[0], low) > 0.7 * min(line[1] - line[0], high - low)
 
 
-def _given(span: Span) -> Iterator[tuple[float, float, str]]:
+def _word_runs(span: Span) -> Iterator[tuple[float, float, str]]:
     low, high = (1, 3) if span["turn"] % 2 else (0, 2)
     for word in span["words"]:
         yield word[low], word[high], word[4]

@@ -10,7 +10,7 @@ from typing import Any
 
 from localrag.documents.formats.pdf.layout import Block, TextRow, hull
 from localrag.documents.formats.pdf.spans import Span, row_of, text_of
-from localrag.documents.lines import TableHeader, join, squeeze
+from localrag.documents.lines import TableHeader, grouped, join, squeeze
 from localrag.documents.tables import (
     REPEATED,
     header_rows_of,
@@ -260,13 +260,7 @@ def name_columns(pages: Sequence[Sequence[Block]]) -> None:
     without rules are a table where at least three cells stand one below another, words above
     numbers.
     """
-    tables: list[list[_TablePart]] = []
-    for part in _parts(pages):
-        if tables and tables[-1][-1].goes_on(part):
-            tables[-1].append(part)
-        else:
-            tables.append([part])
-    for parts in tables:
+    for parts in grouped(_parts(pages), lambda table, part: table[-1].goes_on(part)):
         rows = [row for part in parts for row in part.rows]
         cells = [row.cells for row in rows]
         first = titles_of(cells)

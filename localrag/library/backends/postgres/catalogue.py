@@ -25,7 +25,6 @@ from localrag.errors import (
     ForbiddenError,
     LibraryDamagedError,
     LibraryError,
-    LibraryMismatchError,
     LibraryNotFoundError,
     LibraryUnreachableError,
 )
@@ -35,6 +34,7 @@ from localrag.library.backends.postgres.connection import PostgresConnection, sa
 from localrag.library.backends.postgres.dialect import SCHEMA
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.catalogue import SqliteCatalogue
+from localrag.library.catalogue.migrations import expect_no_newer
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.catalogue.store import CatalogueStore
 from localrag.library.catalogue.writes import Transaction
@@ -131,15 +131,7 @@ class PostgresCatalogue(CatalogueStore):
         Raises LibraryMismatchError where they are newer.
         """
         version = self._version()
-        if version > dialect.version():
-            raise LibraryMismatchError(
-                "{path} has schema version {found}, but this version of localrag supports "
-                "versions up to {known}.",
-                hint="Update localrag, or use the version that wrote the library.",
-                path=str(self.database),
-                found=version,
-                known=dialect.version(),
-            )
+        expect_no_newer(version, dialect.version(), str(self.database))
         if version == dialect.version():
             self._expect_references()
         return version < dialect.version() or self.identity() is None
@@ -157,12 +149,7 @@ class PostgresCatalogue(CatalogueStore):
         )
         wanted = sum(len(table.references) for table in dialect.tables().values())
         if row is None or row[0] < wanted:
-            raise LibraryDamagedError(
-                "The tables of the library {database} are not as localrag makes them: {reason}.",
-                hint="Restore the database from a backup.",
-                database=str(self.database),
-                reason=LibraryError("foreign keys are missing"),
-            )
+            raise altered_tables(str(self.database), LibraryError("foreign keys are missing"))
 
     def _version(self) -> int:
         row = self._row(f"SELECT max(number) FROM {SCHEMA}.version")
@@ -180,7 +167,7 @@ class PostgresCatalogue(CatalogueStore):
 
     def _row(self, query: str, *values: object) -> Row | None:
         """The first row; None where there is none, and before the first library."""
-        with self.translated(), self._taken() as connection:
+        with self.translated(), self._pooled_connection() as connection:
             from psycopg.errors import UndefinedTable
 
             try:
@@ -327,7 +314,7 @@ class PostgresCatalogue(CatalogueStore):
     @contextmanager
     def read(self) -> Iterator[Snapshot]:
         """One consistent state of the library, untouched by a writer who is busy meanwhile."""
-        with self.translated(), self._begun("reader", _READ) as connection:
+        with self.translated(), self._transaction("reader", _READ) as connection:
             connection.state = connection.state or Snapshot(connection)
             yield connection.state
 
@@ -338,7 +325,7 @@ class PostgresCatalogue(CatalogueStore):
         One at a time in each library: the statements see what the one before has committed.
         """
         wanted: Role = "reader" if own else "editor"
-        with self.translated(), self._begun("writer", _WRITE, wanted) as connection:
+        with self.translated(), self._transaction("writer", _WRITE, wanted) as connection:
             # What is only to be done is sent on without waiting for each answer.
             with connection.inner.pipeline():
                 yield Transaction(connection)
@@ -350,7 +337,7 @@ class PostgresCatalogue(CatalogueStore):
 
         Raises as `read`.
         """
-        with self.translated(), self._begun("chore", _WRITE) as connection:
+        with self.translated(), self._transaction("chore", _WRITE) as connection:
             yield connection.inner
 
     @contextmanager
@@ -386,7 +373,7 @@ class PostgresCatalogue(CatalogueStore):
                 transaction.copy_from(snapshot)
 
     @contextmanager
-    def _begun(
+    def _transaction(
         self, use: Literal["reader", "writer", "chore"], begin: str, wanted: Role = "reader"
     ) -> Iterator[PostgresConnection]:
         """A connection of this thread in a transaction of whoever acts; within it, the same one.
@@ -406,7 +393,7 @@ class PostgresCatalogue(CatalogueStore):
         while True:
             role = self._role()
             enter, ask = [*self._enter(role)], self._ask(role)
-            with self._taken("; ".join((begin, *enter, *steps, ask))) as connection:
+            with self._pooled_connection("; ".join((begin, *enter, *steps, ask))) as connection:
                 if not self._is_admitted(connection, role, wanted):
                     continue
                 connection.is_member = role == policies.MEMBER
@@ -487,11 +474,11 @@ class PostgresCatalogue(CatalogueStore):
 
         Each statement counts at once, unless those of `begin` begin a transaction.
         """
-        with self._taken("; ".join(begin) or "SELECT") as connection:
+        with self._pooled_connection("; ".join(begin) or "SELECT") as connection:
             yield connection.inner
 
     @contextmanager
-    def _taken(self, begin: str = "SELECT") -> Iterator[PostgresConnection]:
+    def _pooled_connection(self, begin: str = "SELECT") -> Iterator[PostgresConnection]:
         """One that waits, or a new one, after `begin`; what is not committed then is not done."""
         age = self._forgotten
         connection = self._begin(begin)
@@ -581,9 +568,9 @@ class PostgresCatalogue(CatalogueStore):
         try:
             yield
         except psycopg.Error as error:
-            raise self._spoken(error) from error
+            raise self._error_of(error) from error
 
-    def _spoken(self, error: psycopg.Error) -> LibraryError:
+    def _error_of(self, error: psycopg.Error) -> LibraryError:
         from psycopg import InterfaceError, OperationalError, errors
 
         # libpq says the same for each address and way of connecting, each on lines of its own.
@@ -599,11 +586,7 @@ class PostgresCatalogue(CatalogueStore):
         if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
             if self._identity != self.identity():  # deleted meanwhile, and perhaps made anew
                 return no_library(self.database.library, self.database)
-            return LibraryDamagedError(
-                "The tables of the library {database} are not as localrag makes them: {reason}.",
-                hint="Restore the database from a backup.",
-                **values,
-            )
+            return altered_tables(**values)
         if _LOCKS in (error.diag.message_hint or ""):
             return LibraryError(
                 "The database {database} holds more libraries than it has locks for: {reason}.",
@@ -637,6 +620,16 @@ def heard(inner: psycopg.Connection[Row]) -> Iterator[None]:
     with inner.transaction():
         inner.execute(HEARD)
         yield
+
+
+def altered_tables(database: str, reason: object) -> LibraryDamagedError:
+    """What is said where the tables are not those of a library."""
+    return LibraryDamagedError(
+        "The tables of the library {database} are not as localrag makes them: {reason}.",
+        hint="Restore the database from a backup.",
+        database=database,
+        reason=reason,
+    )
 
 
 def no_library(name: str, database: Database, others: Sequence[str] = ()) -> LibraryNotFoundError:

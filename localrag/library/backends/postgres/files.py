@@ -24,7 +24,7 @@ PIECE = 4 * 2**20
 class DatabaseUploads(Uploads):
     """Rows of the table `files`; in the folder such a file lies only while it is being added."""
 
-    def _taken(self) -> Collection[str]:
+    def _taken_names(self) -> Collection[str]:
         query = "SELECT source FROM files WHERE part = 0 ORDER BY source"
         with self._catalogue.read() as snapshot:
             return uploaded(row[0] for row in snapshot.sql.rows(query, kinds=(str,)))

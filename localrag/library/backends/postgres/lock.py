@@ -6,13 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from localrag.errors import LibraryLockedError
 from localrag.library.backends.postgres.catalogue import HEARD, WRITING, PostgresCatalogue
 from localrag.library.catalogue.base import Row
-from localrag.library.folder.locking import GRACE, UNKNOWN, Holder, OnWait, WriteLock
+from localrag.library.folder.locking import GRACE, UNKNOWN, Holder, OnWait, WriteLock, locked
 
 if TYPE_CHECKING:
     import psycopg
@@ -126,13 +125,7 @@ class PostgresLock:
             inner.execute("ROLLBACK")
             waited = time.monotonic() - began
             if 0 <= timeout <= waited:
-                raise LibraryLockedError(
-                    "Another process is writing to the library {directory}: process {pid} on "
-                    "{host}, {command}, since {since}.",
-                    hint="Wait until it finishes, or stop it; you can still search meanwhile.",
-                    directory=str(self._catalogue.database),
-                    **asdict(holder() or UNKNOWN),
-                )
+                raise locked(str(self._catalogue.database), holder())
             if waited >= GRACE and not notified and on_wait is not None:
                 on_wait(holder() or UNKNOWN)
                 notified = True

@@ -21,14 +21,18 @@ from typing import TYPE_CHECKING, Any
 from localrag.egress.databases import Database
 from localrag.errors import (
     ForbiddenError,
-    LibraryDamagedError,
     LibraryError,
     LibraryNotFoundError,
     UsageError,
 )
 from localrag.library.acting import Action, Role, User
 from localrag.library.backends.postgres import policies
-from localrag.library.backends.postgres.catalogue import PostgresCatalogue, heard, no_library
+from localrag.library.backends.postgres.catalogue import (
+    PostgresCatalogue,
+    altered_tables,
+    heard,
+    no_library,
+)
 from localrag.library.backends.postgres.dialect import SCHEMA
 from localrag.library.backends.postgres.policies import MEMBER, SERVER
 from localrag.library.catalogue.base import Row
@@ -105,7 +109,7 @@ class Users:
             added = inner.execute(
                 f"INSERT INTO {SCHEMA}.users(name, token) VALUES (%s, %s) ON CONFLICT (name) "
                 "DO NOTHING RETURNING 1",
-                [name, _kept(token)],
+                [name, _hash_of(token)],
             ).fetchone()
             if added is not None:  # of somebody who had it before, and asked as they were removed
                 inner.execute(f"DELETE FROM {SCHEMA}.answers WHERE asker = %s", [name])
@@ -127,7 +131,7 @@ class Users:
             number = self._number(inner, name)
             inner.execute(f'DELETE FROM {SCHEMA}.sessions WHERE "user" = %s', [number])
             inner.execute(
-                f"UPDATE {SCHEMA}.users SET token = %s WHERE number = %s", [_kept(token), number]
+                f"UPDATE {SCHEMA}.users SET token = %s WHERE number = %s", [_hash_of(token), number]
             )
         return token
 
@@ -233,13 +237,13 @@ class Users:
         """Whose token or session this is, with the roles as they are now."""
         if len(token) > _LONGEST_SECRET:
             return None
-        return _user(self._served(f"SELECT * FROM {SCHEMA}.known(%s)", _kept(token)))
+        return _user(self._rows_as_server(f"SELECT * FROM {SCHEMA}.known(%s)", _hash_of(token)))
 
     def by_name(self, name: str) -> User | None:
         """The user of this name, for who knows already that it is theirs."""
         if not _NAME.fullmatch(name):
             return None
-        return _user(self._served(f"SELECT * FROM {SCHEMA}.named(%s)", name))
+        return _user(self._rows_as_server(f"SELECT * FROM {SCHEMA}.named(%s)", name))
 
     def begin_session(self, token: str) -> str:
         """A secret that stands for the token's user for `policies.SESSION_HOURS`.
@@ -248,7 +252,7 @@ class Users:
         """
         secret = _secret()
         query = f"SELECT {SCHEMA}.begin_session(%s, %s)"
-        if self._served(query, _kept(token), _kept(secret)) != [(True,)]:
+        if self._rows_as_server(query, _hash_of(token), _hash_of(secret)) != [(True,)]:
             raise ForbiddenError(
                 "A session begins with the token of a user, not with another session.",
                 hint="Sign in with your token.",
@@ -257,7 +261,7 @@ class Users:
 
     def end_session(self, secret: str) -> None:
         """From now on it is nobody's; an unknown one is fine."""
-        self._served(f"SELECT {SCHEMA}.end_session(%s)", _kept(secret))
+        self._rows_as_server(f"SELECT {SCHEMA}.end_session(%s)", _hash_of(secret))
 
     def record(self, user: str, library: str, what: Action, words: str | None = None) -> None:
         """Log that a user did something with a library.
@@ -266,25 +270,21 @@ class Users:
         """
         words = words and words.replace("\0", "\N{REPLACEMENT CHARACTER}")
         query = f"SELECT {SCHEMA}.record(%s, %s, %s, %s, NULL)"
-        self._served(query, user, library, what, words)
+        self._rows_as_server(query, user, library, what, words)
 
-    def _served(self, query: str, *values: Any) -> Sequence[Row]:
+    def _rows_as_server(self, query: str, *values: Any) -> Sequence[Row]:
         """The rows of a question as the role of a server.
 
         In one round trip: the server waits for nobody in between, whoever falls silent. The values
         are no part of a statement, which PostgreSQL logs where it fails.
         """
         try:
-            return self._asked_as_server(query, values)
+            return self._query_as_server(query, values)
         except LibraryNotFoundError as error:  # it names a library, and nobody asked about that
-            raise LibraryDamagedError(
-                "The tables of the library {database} are not as localrag makes them: {reason}.",
-                hint="Restore the database from a backup.",
-                database=str(self.database).partition("#")[0],
-                reason=str(error.__cause__).partition("\n")[0],
-            ) from error
+            reason = str(error.__cause__).partition("\n")[0]
+            raise altered_tables(str(self.database).partition("#")[0], reason) from error
 
-    def _asked_as_server(self, query: str, values: Sequence[Any]) -> Sequence[Row]:
+    def _query_as_server(self, query: str, values: Sequence[Any]) -> Sequence[Row]:
         from psycopg import errors
 
         with self._session() as inner:
@@ -335,7 +335,9 @@ class Users:
     def _number(self, inner: psycopg.Connection[Row], name: str) -> int:
         row = inner.execute(f"SELECT number FROM {SCHEMA}.users WHERE name = %s", [name]).fetchone()
         if row is None:
-            raise _unknown(name)
+            raise UsageError(
+                "There is no user {name}.", hint="See who there is: localrag users.", name=name
+            )
         return int(row[0])
 
     def _library(self, inner: psycopg.Connection[Row], name: str) -> int:
@@ -407,15 +409,9 @@ def _user(rows: Sequence[Row]) -> User | None:
     return User(rows[0][0], {library: role for _, library, role in rows if library is not None})
 
 
-def _unknown(name: str) -> UsageError:
-    return UsageError(
-        "There is no user {name}.", hint="See who there is: localrag users.", name=name
-    )
-
-
 def _secret() -> str:
     return secrets.token_urlsafe(_BITS // 8)
 
 
-def _kept(secret: str) -> bytes:
+def _hash_of(secret: str) -> bytes:
     return sha256(secret.encode("utf-8", "surrogatepass")).digest()
