@@ -7,9 +7,11 @@
 `states` reads what lies in `probes/`: questions about one thing or all (`questions.jsonl`) and
 about documents or what stands in them (`listed.jsonl`), folders, of each of which a library is made
 and the first two sections that a search brings for a question are read with it, as `ask` reads them
-(`folders.jsonl`), and sheets with questions that one of them answers, or none (`tables.jsonl`).
-With `--of members` also documents and which of them questions are about (`members.jsonl`). All were
-written for this by people who knew neither the code nor the folders that it is measured on.
+(`folders.jsonl`), and sheets with questions that one of them answers, or none (`tables.jsonl`; for
+`lookups` with the rows that a search brings for what stands in one of them, and for what stands in
+none). With `--of members` also documents and which of them questions are about (`members.jsonl`).
+All were written for this by people who knew neither the code nor the folders that it is measured
+on.
 `fit` is a logistic regression with a ridge penalty; its figures are of ten parts, each read along
 what the other nine gave (folders stay whole). Decisions that are not fitted stay as they stand in
 `--out`, if that is for the same model and prompts. `measure` is on folders as `folders.py` has
@@ -22,9 +24,10 @@ import argparse
 import csv
 import hashlib
 import json
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,7 @@ from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, loaded, saved
 from localrag.prompts import with_examples
 from localrag.rag.calibration import PROBE_CURVE, STARTER_PROBES, probe_key
+from localrag.rag.grading import Reading, relevance_prompt
 from localrag.tables import membership
 from localrag.tables.plan import COMPARES, COMPUTES_OF, FITS, PROBED_ABOUT_ALL, fit_messages
 from localrag.text.language import answer_language
@@ -83,6 +87,10 @@ PENALTY = {
 """Of the directions, for states of mean 0 and deviation 1: C of scikit-learn."""
 
 
+MOST_ROWS = 20
+"""Passages of a search among which the rows that are looked up must be."""
+ROW_IS_KNOWN_BY = 3
+"""Cells that tell a row from others."""
 EVERY = 3
 """Which question of a made-up folder of sheets is read; every second of these with
 the sheet that answers it, the next with another. Which document of a collection, too."""
@@ -248,8 +256,48 @@ def table_cases(arguments: argparse.Namespace) -> Iterator[Case]:
         yield from sheet_cases(sheets, arguments.work / f"tables-{number}")
 
 
-def sheet_cases(folder: SheetFolder, place: Path) -> Iterator[Case]:
-    """A sheet and a question: may its rows answer it?"""
+def lookup_cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """Of `tables.jsonl`: may what is asked be read in these rows of a sheet, or in others?
+
+    Of every second question that no sheet answers the first rows of a search are read, too.
+    """
+    for number, folder in enumerate(read(CASES / "tables.jsonl", SheetFolder)[: arguments.made_up]):
+        place = arguments.work / f"tables-{number}"
+        write_sheets(folder, place)
+        looked_up = [asked for asked in folder.questions if asked.kind == "lookup"]
+        unanswered = [asked for asked in folder.questions if asked.table is None]
+        with made(place) as rag:
+            for asked in [*looked_up, *unanswered[::2]]:
+                row = looked_up_row(folder, asked)
+                labels: set[bool] = set()
+                for hit in rag.search(asked.q, k=MOST_ROWS if row else 1):
+                    lines = hit.chunk.text.split("\n")
+                    holds = bool(row) and any(all(cell in line for cell in row) for line in lines)
+                    if holds in labels:
+                        continue
+                    labels.add(holds)
+                    reading = Reading(answer_language(asked.q), (hit,))
+                    messages = relevance_prompt(asked.q, reading)
+                    yield Case(folder.folder, asked.q, messages, 1, {"relevance": holds})
+
+
+def looked_up_row(folder: SheetFolder, asked: SheetQuestion) -> list[str]:
+    """The first cells of the row that a question looks up, as a library shows them; else none."""
+    if asked.table is None or asked.sql is None:
+        return []
+    table = next(table for table in folder.tables if table.id == asked.table)
+    names = [f"c{number}" for number, _ in enumerate(table.columns, 1)]
+    with closing(sqlite3.connect(":memory:")) as rows:
+        rows.execute(f"CREATE TABLE data({','.join(names)})")
+        rows.executemany(f"INSERT INTO data VALUES({','.join('?' * len(names))})", table.rows)
+        condition = asked.sql.partition(" WHERE ")[2]
+        (cells,) = rows.execute(f"SELECT * FROM data WHERE {condition}").fetchall()
+    whole = [int(cell) if isinstance(cell, float) and cell.is_integer() else cell for cell in cells]
+    return [str(cell) for cell in whole if cell is not None][:ROW_IS_KNOWN_BY]
+
+
+def write_sheets(folder: SheetFolder, place: Path) -> dict[str, str]:
+    """The sheets of a folder as files: which table each path has."""
     names: dict[str, str] = {}
     for table in folder.tables:
         file = place / table.file
@@ -258,6 +306,12 @@ def sheet_cases(folder: SheetFolder, place: Path) -> Iterator[Case]:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("w", encoding="utf-8", newline="") as out:
             csv.writer(out).writerows([table.columns, *table.rows])
+    return names
+
+
+def sheet_cases(folder: SheetFolder, place: Path) -> Iterator[Case]:
+    """A sheet and a question: may its rows answer it?"""
+    names = write_sheets(folder, place)
     with made(place) as rag:
         groups = rag.engine.sheets()
         chosen = folder.questions[::EVERY]
@@ -320,6 +374,7 @@ def made(place: Path) -> Iterator[LocalRAG]:
 MATERIAL: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
     "questions": question_cases,
     "folders": section_cases,
+    "lookups": lookup_cases,
     "tables": table_cases,
     "listed": listed_cases,
     "members": member_cases,

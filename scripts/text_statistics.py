@@ -1,4 +1,4 @@
-"""Count the tables of `documents/formats/pdf/trust.py` anew, from this project's own texts.
+"""Count the tables of `documents/formats/pdf/pairs.txt` anew, from this project's own texts.
 
     python scripts/text_statistics.py
 
