@@ -393,7 +393,7 @@ class Engine:
             incomplete = computed is False
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
-            passages = self._found(
+            passages = self._ranked_hits(
                 text,
                 2 * k,
                 settings,
@@ -409,7 +409,9 @@ class Engine:
 
         def look(text: str, k: int) -> list[ScoredChunk]:
             asked = replace(options, filter=wanted)
-            passages = self._found(text, k, _unexpanded(settings), asked, lambda: allowed, unheard)
+            passages = self._ranked_hits(
+                text, k, _unexpanded(settings), asked, lambda: allowed, unheard
+            )
             reading.chunks.update(hit.chunk.id for hit in passages)
             return passages
 
@@ -466,7 +468,8 @@ class Engine:
         def hits(text: str, k: int) -> list[str]:
             plain = _unexpanded(settings)
             return [
-                hit.source for hit in self._found(text, k, plain, paths, lambda: allowed, unheard)
+                hit.source
+                for hit in self._ranked_hits(text, k, plain, paths, lambda: allowed, unheard)
             ]
 
         def records() -> list[DocumentRecord]:
@@ -491,7 +494,9 @@ class Engine:
             return self._cited(references, options, reading)
 
         def stated(text: str) -> Grade:
-            hits = self._found(text, 2, _unexpanded(settings), options, lambda: allowed, unheard)
+            hits = self._ranked_hits(
+                text, 2, _unexpanded(settings), options, lambda: allowed, unheard
+            )
             section = self._widened(hits, 1, allowed)
             reading.chunks.update(hit.chunk.id for hit in section)
             grader = factory.make_grader(model, self.embedder)
@@ -861,7 +866,7 @@ class Engine:
         check_question(question)
         options = self._meant(options)
         allowed = partial(self._allowed, options.filter, on_step)
-        return self._found(question, k, settings, options, allowed, on_step)
+        return self._ranked_hits(question, k, settings, options, allowed, on_step)
 
     def _meant(self, options: AskOptions) -> AskOptions:
         """The options with a filter of paths: whoever is told names asks by names, too."""
@@ -882,7 +887,7 @@ class Engine:
         on_step(Step("filter", {"allowed": len(allowed), "total": total}, None, seconds))
         return allowed
 
-    def _found(
+    def _ranked_hits(
         self,
         question: str,
         k: int,

@@ -134,14 +134,14 @@ def phrase(template: str, reader: InterfaceLanguage | None, /, **values: object)
 
     `reader` None is the person at this machine. A tuple is listed with the commas of the language.
     """
-    replacements = {name: _said(value, reader) for name, value in values.items()}
+    replacements = {name: _value_in(value, reader) for name, value in values.items()}
     text = translate(template, reader)
     if reader is None and (option := library_option()):
         text, replacements["of_library"] = _OF_A_LIBRARY.sub("localrag{of_library}", text), option
     return filled(text, replacements)
 
 
-def _said(value: object, reader: InterfaceLanguage | None) -> object:
+def _value_in(value: object, reader: InterfaceLanguage | None) -> object:
     if isinstance(value, tuple):
         return translate(", ", reader).join(map(str, value))
     return spoken(value, reader) if isinstance(value, LocalragError) else value

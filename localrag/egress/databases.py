@@ -83,14 +83,14 @@ class Database:
         host, port = "", "" if self.port == PORT else f":{self.port}"
         options = []
         if self._socket:
-            options = [f"host={_written(self.host)}", *([f"port={self.port}"] if port else [])]
+            options = [f"host={_url_encoded(self.host)}", *([f"port={self.port}"] if port else [])]
             port = ""
         else:
-            host = f"[{_written(self.host)}]" if ":" in self.host else _written(self.host)
+            host = f"[{_url_encoded(self.host)}]" if ":" in self.host else _url_encoded(self.host)
         if self.certificates:
-            options.append(f"sslrootcert={_written(self.certificates)}")
+            options.append(f"sslrootcert={_url_encoded(self.certificates)}")
         query = f"?{'&'.join(options)}" if options else ""
-        name, library = _written(self.name), _written(self.library)
+        name, library = _url_encoded(self.name), _url_encoded(self.library)
         return f"postgresql://{user}{host}{port}/{name}{query}#{library}"
 
     def allowed(self, hosts: Iterable[str], audit: AuditLog | None) -> Database:
@@ -156,7 +156,7 @@ def read_url(url: str) -> Database:
     return Database(host, int(port), name, library, user, options.get("sslrootcert", ""))
 
 
-def _written(text: str) -> str:
+def _url_encoded(text: str) -> str:
     """A part of a URL, encoded where it would mean something else; letters stay letters."""
     return re.sub(r"[%?#&+;]", lambda match: quote(match[0]), text)
 

@@ -61,7 +61,7 @@ def standalone(
     language = answer_language(question)
     if is_complete(question, language):
         return question
-    answer = without_markers(_written(last.answer))[:REMEMBERED_CHARACTERS]
+    answer = without_markers(_model_text(last.answer))[:REMEMBERED_CHARACTERS]
     messages = _messages(last.question, answer, question, language)
     rewritten = _cleaned(llm.complete(messages, Options(max_tokens=80)).text)
     points_back = bool(_POINTS_BACK[language].search(question))
@@ -136,7 +136,7 @@ def is_complete(question: str, language: LanguageCode) -> bool:
     return len(content) >= 3 or (len(content) >= 2 and bool(_NAME.search(question)))
 
 
-def _written(answer: str) -> str:
+def _model_text(answer: str) -> str:
     """What of an answer the model wrote: names and dates of files are in no prompt.
 
     A client gives an answer back as a text, so this is the place where one is looked through.

@@ -84,7 +84,7 @@ def disagreement(question: str, chunks: Sequence[ScoredChunk], terms: Terms) -> 
     """What the passages say differently of what is asked, or None."""
     asked = frozenset(terms(_ASKING.sub(" ", question)))
     sentences = _closest(
-        [sentence for n, c in enumerate(chunks) for sentence in _said(n, c, asked, terms)]
+        [sentence for n, c in enumerate(chunks) for sentence in _claims(n, c, asked, terms)]
     )
     known = figures(question)
     pairs = [
@@ -104,7 +104,7 @@ def disagreement(question: str, chunks: Sequence[ScoredChunk], terms: Terms) -> 
     return Disagreement(kind, tuple(sorted(statements.values(), key=lambda s: (s.chunk, s.start))))
 
 
-def _said(number: int, hit: ScoredChunk, asked: frozenset[str], terms: Terms) -> Iterator[_Said]:
+def _claims(number: int, hit: ScoredChunk, asked: frozenset[str], terms: Terms) -> Iterator[_Said]:
     heading = frozenset(terms(hit.chunk.heading)) if hit.chunk.heading else frozenset()
     passage = asked & (frozenset(terms(shown_text(hit.chunk))) | heading)
     for start, end, text in _sentences(hit.chunk):

@@ -59,11 +59,11 @@ def borne_out(pieces: Iterator[str], quotation: Quotation) -> Iterator[str]:
         if len(opening) > _LONGEST or (rest.strip() and _END.search(rest)):
             break
     if opening:
-        yield _told(opening, quotation)
+        yield _settled_opening(opening, quotation)
     yield from pieces
 
 
-def _told(opening: str, quotation: Quotation) -> str:
+def _settled_opening(opening: str, quotation: Quotation) -> str:
     verdict = _VERDICT.match(opening)
     if not verdict or len(opening) > _LONGEST:
         return opening

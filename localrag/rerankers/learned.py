@@ -137,7 +137,7 @@ def features(
     for passage, share, near in zip(
         passages, search_shares(chunks), _nearness(chunks), strict=True
     ):
-        shares = [_held(words, sentence) for sentence in passage.words_by_sentence]
+        shares = [_weighted_share(words, sentence) for sentence in passage.words_by_sentence]
         place = shares.index(max(shares))
         rows.append(
             (
@@ -146,7 +146,7 @@ def features(
                 shares[place],
                 _pieces(content, passage.text),
                 _pieces(content, passage.sentences[place]),
-                _held(rare_pairs, passage.opening),
+                _weighted_share(rare_pairs, passage.opening),
                 float(passage.title in asked),
                 _answers(sought, "".join(passage.sentences[place : place + 2]), asked),
                 float(not numbers <= set(_NUMBER.findall(passage.text))),
@@ -179,7 +179,7 @@ def _idf(parts: Collection[str], passages: Sequence[Container[str]]) -> dict[str
     return {part: math.log(1 + (total - n + 0.5) / (n + 0.5)) for part, n in counts.items()}
 
 
-def _held(weights: Mapping[str, float], text: Container[str]) -> float:
+def _weighted_share(weights: Mapping[str, float], text: Container[str]) -> float:
     """The share of these parts, by their weights, that the text holds."""
     if not weights:
         return 0.0

@@ -92,7 +92,7 @@ async def while_heard(request: Request, work: Coroutine[Any, Any, T]) -> T | Non
 
     The body of the request must have been read. Raises what `work` does.
     """
-    task, left = asyncio.ensure_future(work), asyncio.ensure_future(_left(request))
+    task, left = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
         return task.result() if task.done() else None
@@ -103,6 +103,6 @@ async def while_heard(request: Request, work: Coroutine[Any, Any, T]) -> T | Non
             await asyncio.wait((task, left))
 
 
-async def _left(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

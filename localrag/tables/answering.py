@@ -217,7 +217,9 @@ def _from_sheets(
     for file, count in basis.unread_tables.items():
         told = render("computed_unread", language, count=str(count), file=short_name(file))
         closing += f"\n{told}"
-    return (yield from _written(question, dataset, computed, cited, references, basis, closing))
+    return (
+        yield from _computed_answer(question, dataset, computed, cited, references, basis, closing)
+    )
 
 
 def _computed_step(computed: Computed, seconds: float) -> Step:
@@ -295,7 +297,9 @@ def _from_documents(
         closing = render("computed_documents_open", language, **counts, undecided=told)
     else:
         closing = render("computed_documents", language, **counts)
-    return (yield from _written(question, dataset, computed, cited, references, basis, closing))
+    return (
+        yield from _computed_answer(question, dataset, computed, cited, references, basis, closing)
+    )
 
 
 def _nearest_first(
@@ -489,7 +493,7 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
 # -- What is told -------------------------------------------------------------------
 
 
-def _written(
+def _computed_answer(
     question: str,
     dataset: Dataset,
     computed: Computed,

@@ -202,7 +202,7 @@ def fill(
     `ask` raises but for failures of the model in one document, which leave that cell unread.
     """
     began = time.perf_counter()
-    kept = _kept(library, work)
+    kept = _kept_replies(library, work)
     seconds = [reply.seconds for reply in kept.values() if reply.seconds > 0]
     count = len(work.documents) * len(work.columns)
     private = sum(record.id in work.private for record in work.documents) * len(work.columns)
@@ -247,7 +247,7 @@ def fill(
     yield _table(work, replies, failed, time.perf_counter() - began)
 
 
-def _kept(library: Library, work: Work) -> dict[tuple[str, str], Reply]:
+def _kept_replies(library: Library, work: Work) -> dict[tuple[str, str], Reply]:
     sources = {record.id: record.sources[0] for record in work.documents}
     records = library.kept_cells(sources.keys() - work.private, work.keys)
     replies = {at: record_of(record, Reply) for at, record in records.items()}

@@ -122,7 +122,7 @@ def compute(
 def _queries(question: str, dataset: Dataset, llm: LLM) -> Iterator[Query | None]:
     """What the model writes, the likeliest first; None for what is no query."""
     language = answer_language(question)
-    messages = _asked(question, dataset, language)
+    messages = _query_messages(question, dataset, language)
     for seed in range(MOST_QUERIES):
         options = Options(
             max_tokens=_REPLY,
@@ -133,7 +133,7 @@ def _queries(question: str, dataset: Dataset, llm: LLM) -> Iterator[Query | None
         yield query_of(sql_in(llm.complete(messages, options).text, dataset), dataset)
 
 
-def _asked(question: str, dataset: Dataset, language: LanguageCode) -> list[Message]:
+def _query_messages(question: str, dataset: Dataset, language: LanguageCode) -> list[Message]:
     label = LANGUAGES[language].words.question_label
     named = condition_texts(linked(question, dataset))
     told = f"-- {named}\n\n" if named else ""

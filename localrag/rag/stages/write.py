@@ -27,7 +27,7 @@ def write(run: AnswerRun) -> Pieces:
     sources = run.attributor.only(evidence.numbers, alone=alone)
     citations = CitedStream(sources, run.question, render("refusal", run.language))
     shown, begun = run.unsupported == "mark", False
-    for piece in _written(run, evidence, citations):
+    for piece in _answer_pieces(run, evidence, citations):
         if isinstance(piece, Statement):
             piece = piece if begun else replace(piece, text=piece.text.lstrip())
             begun = begun or bool(piece.text)
@@ -49,7 +49,7 @@ def _with_conflicts(run: AnswerRun, evidence: Evidence) -> Evidence:
     return replace(evidence, messages=run.conflicts.with_note(evidence.messages))
 
 
-def _written(run: AnswerRun, evidence: Evidence, citations: CitedStream) -> Pieces:
+def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -> Pieces:
     started = time.perf_counter()
     options = replace(run.tools.generation, keep=evidence.keep)
     drafted = iter([evidence.draft]) if evidence.draft else None

@@ -50,7 +50,7 @@ def parallel_calls(base_url: str) -> int:
         return _SEVERAL
     if any(entry.get("owned_by") == "vllm" for entry in _models(base_url)):
         return _SEVERAL
-    properties = _told(base_url.strip().rstrip("/").removesuffix("/v1") + "/props")
+    properties = _json_of(base_url.strip().rstrip("/").removesuffix("/v1") + "/props")
     slots = properties.get("total_slots") if isinstance(properties, Mapping) else None
     return min(max(slots, 1), _SEVERAL) if isinstance(slots, int) else 1
 
@@ -88,7 +88,7 @@ def handed_on_to(base_url: str, model: str) -> str:
         return host
     server = base_url.strip().rstrip("/").removesuffix("/v1")
     try:
-        details = _told(f"{server}/api/show", {"model": model})
+        details = _json_of(f"{server}/api/show", {"model": model})
     except ConnectionError:  # nothing is there that could hand anything on
         return ""
     except TimeoutError:
@@ -105,14 +105,14 @@ def _models(base_url: str) -> list[Mapping[str, Any]]:
     """The entries of /models; none of a host elsewhere, which is not asked."""
     if not is_here(base_url):
         return []
-    listed = _told(base_url.strip().rstrip("/") + "/models")
+    listed = _json_of(base_url.strip().rstrip("/") + "/models")
     entries = listed.get("data") if isinstance(listed, Mapping) else None
     if not isinstance(entries, list):
         return []
     return [entry for entry in entries if isinstance(entry, Mapping)]
 
 
-def _told(url: str, question: object = None) -> object:
+def _json_of(url: str, question: object = None) -> object:
     """The JSON behind an address of this machine; None if there is none.
 
     `question` is sent along, as JSON. If it is given, raises ConnectionError where nobody listens,
