@@ -7,11 +7,11 @@
 `states` reads what lies in `probes/`: questions about one thing or all (`questions.jsonl`) and
 about documents or what stands in them (`listed.jsonl`), folders, of each of which a library is made
 and the first two sections that a search brings for a question are read with it, as `ask` reads them
-(`folders.jsonl`), and sheets with questions that one of them answers, or none (`tables.jsonl`; for
-`lookups` with the rows that a search brings for what stands in one of them, and for what stands in
-none). With `--of members` also documents and which of them questions are about (`members.jsonl`).
-All were written for this by people who knew neither the code nor the folders that it is measured
-on.
+(`folders.jsonl`; besides, the rows that a search brings for what is looked up in `tables.jsonl`, or
+stands in none of its sheets), and sheets with questions that one of them answers, or none
+(`tables.jsonl`). With `--of members` also documents and which of them questions are about
+(`members.jsonl`). All were written for this by people who knew neither the code nor the folders
+that it is measured on.
 `fit` is a logistic regression with a ridge penalty; its figures are of ten parts, each read along
 what the other nine gave (folders stay whole). Decisions that are not fitted stay as they stand in
 `--out`, if that is for the same model and prompts. `measure` is on folders as `folders.py` has
@@ -235,7 +235,7 @@ def question_cases(arguments: argparse.Namespace) -> Iterator[Case]:
 
 
 def section_cases(arguments: argparse.Namespace) -> Iterator[Case]:
-    """Of `folders.jsonl`."""
+    """Of `folders.jsonl`, and of the rows of sheets that questions look up."""
     for number, folder in enumerate(read(CASES / "folders.jsonl", Folder)[: arguments.made_up]):
         documents = arguments.work / f"folder-{number}"
         write(folder, documents)
@@ -248,6 +248,7 @@ def section_cases(arguments: argparse.Namespace) -> Iterator[Case]:
                 shown = squeezed(prompt[0].content)
                 holds = any(texts[gold] in shown for gold in need.gold)
                 yield Case(f"folder-{number}", need.q, prompt, 1, {"relevance": holds})
+    yield from lookup_cases(arguments)
 
 
 def table_cases(arguments: argparse.Namespace) -> Iterator[Case]:
@@ -374,7 +375,6 @@ def made(place: Path) -> Iterator[LocalRAG]:
 MATERIAL: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
     "questions": question_cases,
     "folders": section_cases,
-    "lookups": lookup_cases,
     "tables": table_cases,
     "listed": listed_cases,
     "members": member_cases,

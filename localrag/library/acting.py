@@ -67,18 +67,22 @@ acting: Final[ContextVar[Actor]] = ContextVar("acting", default=None)
 
 
 @contextmanager
-def acting_as(name: Actor) -> Iterator[None]:
-    """What is asked and changed in the block is so for the user of this name."""
-    token = acting.set(name)
+def _acting(who: Actor) -> Iterator[None]:
+    token = acting.set(who)
     try:
         yield
     finally:
         acting.reset(token)
 
 
+def acting_as(name: str) -> AbstractContextManager[None]:
+    """What is asked and changed in the block is so for the user of this name."""
+    return _acting(name)
+
+
 def acting_as_server() -> AbstractContextManager[None]:
     """What is read in the block is a chore of the server, and for no user."""
-    return acting_as(SERVER)
+    return _acting(SERVER)
 
 
 def users_began() -> UsersBeganError:

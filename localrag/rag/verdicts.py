@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from localrag.languages import any_of, union_of
-from localrag.rag.citations import LIST_MARK
+from localrag.rag.citations import LIST_MARK, without_markers
 from localrag.rag.disagreement import DENIAL
 
 _WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
@@ -68,6 +68,8 @@ def _settled_opening(opening: str, quotation: Quotation) -> str:
     if not verdict or len(opening) > _LONGEST:
         return opening
     rest = opening[verdict.end() :].strip()
+    if not any(map(str.isalnum, without_markers(rest))):  # "Yes. [1]" is bare, too
+        rest = ""
     says_no = verdict["word"].lower() in _NO
     number, quote = quotation(rest)
     denies = bool(DENIAL.search(quote))

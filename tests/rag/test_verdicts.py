@@ -26,6 +26,7 @@ def shown(written: str, quote: str, step: int = 3) -> str:
         ("Yes", STAFF, f"{STAFF} [2]"),
         ("No", STAFF, f"{STAFF} [2]"),
         ("Yes.", DOGS, f"{DOGS} [2]"),
+        ("Yes. [1]", DOGS, f"{DOGS} [2]"),
         ("No.", f"1. {STAFF}", f"{STAFF} [2]"),
         ("No, they may not work from home.", STAFF, "No, they may not work from home."),
         ("Yes, dogs may come along. Cats, too.", DOGS, "Yes, dogs may come along. Cats, too."),
