@@ -120,18 +120,20 @@ def examine(library: Location, *, quick: bool, gpu: bool = False) -> Iterator[Di
     yield Diagnosis(tr("network"), "warning" if settings.allow_network else "ok", network)
     yield Diagnosis(tr("formats"), "ok", " ".join(suffixes()))
     yield _reading()
-    yield from _collect(tr("text recognition"), lambda: _recognition(settings))
+    yield from _or_problem(tr("text recognition"), lambda: _recognition(settings))
     models = make_models()
     yield _disk(models.folder)
     yield _encryption(library)
     yield from _database(library, settings)
-    yield from _collect(tr("embedding"), lambda: _embedding(library, settings, models))
-    yield from _collect(tr("library"), lambda: _library(library, settings))
-    yield from _collect(tr("language model"), lambda: _language_model(settings, models, quick, gpu))
-    yield from _collect(tr("hosted model"), lambda: _hosted(settings, library))
+    yield from _or_problem(tr("embedding"), lambda: _embedding(library, settings, models))
+    yield from _or_problem(tr("library"), lambda: _library(library, settings))
+    yield from _or_problem(
+        tr("language model"), lambda: _language_model(settings, models, quick, gpu)
+    )
+    yield from _or_problem(tr("hosted model"), lambda: _hosted(settings, library))
 
 
-def _collect(part: str, examine: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
+def _or_problem(part: str, examine: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
     """What a part says of itself, or its error as a problem: one fault must not hide the rest."""
     try:
         yield from examine()

@@ -142,7 +142,7 @@ def passphrase(recovery: bool, library: Path) -> None:
     _expect_vault(library)
     before = passphrases.existing(tr("Current passphrase"))
     key = vaults.key_by_passphrase(vaults.header_of(library), before)
-    _change(library, key, recovery=recovery)
+    _change_passphrase(library, key, recovery=recovery)
 
 
 @vault.command(
@@ -156,7 +156,7 @@ def recover(library: Path) -> None:
     _expect_vault(library)
     shown = passphrases.existing(tr("Recovery key"))
     key = vaults.key_by_recovery(vaults.header_of(library), shown)
-    _change(library, key, recovery=True)
+    _change_passphrase(library, key, recovery=True)
 
 
 @vault.command(help=tr("Decrypt the vault: it becomes an ordinary library, unencrypted on disk."))
@@ -181,7 +181,7 @@ def decrypt(yes: bool, library: Path) -> None:
     )
 
 
-def _change(library: Path, key: bytes, *, recovery: bool) -> None:
+def _change_passphrase(library: Path, key: bytes, *, recovery: bool) -> None:
     from localrag.library.folder import vaults
 
     vaults.change_passphrase(library, key, passphrases.new(tr("New passphrase")))

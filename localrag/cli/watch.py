@@ -193,8 +193,14 @@ def _line(event: IndexingEvent) -> tuple[str, dict[str, Any], str] | None:
             name, values = "withheld", picked(event, "source", "gone", "files")
         case events.Waiting(holder):
             name, values = "waiting", {"holder": holder}
-        case events.Linked() | events.Removed() | events.Back() | events.Restless():
-            name, values = type(event).__name__.lower(), picked(event, "source")
+        case events.Linked():
+            name, values = "linked", picked(event, "source")
+        case events.Removed():
+            name, values = "removed", picked(event, "source")
+        case events.Back():
+            name, values = "back", picked(event, "source")
+        case events.Restless():
+            name, values = "restless", picked(event, "source")
         case _:
             return None
     return name, values, tr(CHANGES[name], **values)

@@ -22,9 +22,9 @@ _NOW_AND_THEN = 0.2
 class Task(Generic[Result]):
     """Something that is being done."""
 
-    def __init__(self, taken: Callable[[int], None]) -> None:
+    def __init__(self, release: Callable[[int], None]) -> None:
         self._done = threading.Event()
-        self._release = taken
+        self._release = release
         self._result: Result | None = None
         self._error: BaseException | None = None
         self._size = 0

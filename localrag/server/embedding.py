@@ -55,11 +55,11 @@ async def _in_batches(
         for start in range(0, len(texts), BATCH):
             batch = texts[start : start + BATCH]
 
-            def embed(tell: Callable[[T], None], batch: Sequence[str] = batch) -> None:
+            def run(tell: Callable[[T], None], batch: Sequence[str] = batch) -> None:
                 tell(work(batch))
 
             await give_way()
             # Left amid a batch, it keeps its turn until the processors have done it.
-            async with working(embed) as pieces:
+            async with working(run) as pieces:
                 results += [result async for result in pieces]
     return results

@@ -73,7 +73,7 @@ class History(Routes):
     async def switch(self, request: Request) -> Response:
         """Keep conversations from now on, or no longer; what is kept stays."""
         asked = await decoded(request, Switched)
-        _, engine = await self.libraries.use(asked.library, "conversations")
+        _, engine = await self.libraries.open_recorded(asked.library, "conversations")
 
         def switched() -> dict[str, Any]:
             engine.library.keep_history(on=asked.on)

@@ -106,9 +106,12 @@ class Libraries:
         _prolong(engine)
         return engine
 
-    async def use(self, name: str, action: Action, words: str | None = None) -> tuple[str, Engine]:
+    async def open_recorded(
+        self, name: str, action: Action, words: str | None = None
+    ) -> tuple[str, Engine]:
         """A library's name and engine, once it is written down what is done there.
 
+        Whoever has to refuse for another reason first, or opens it in a thread, does the parts.
         Raises as `engine` does.
         """
         name = self.named(name)

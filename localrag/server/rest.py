@@ -118,14 +118,14 @@ class RestRoutes(Routes):
         """Keep and add a file: the body of the request. Events: progress, done, error."""
         asked = request.query_params
         name = asked.get("name", "")
-        _, engine = await self.libraries.use(asked.get("library", ""), "add", name)
+        _, engine = await self.libraries.open_recorded(asked.get("library", ""), "add", name)
         return await self.uploads.take(request, engine, name)
 
     @route(f"{DOCUMENTS}/{{document}}", "DELETE")
     async def remove(self, request: Request) -> Response:
         """Forget a document; its file goes only where it was uploaded."""
         asked, document = request.query_params.get("library", ""), request.path_params["document"]
-        name, engine = await self.libraries.use(asked, "remove", document)
+        name, engine = await self.libraries.open_recorded(asked, "remove", document)
         library, naming = engine.library, self.libraries.naming(name)
         about = await anyio.to_thread.run_sync(library.document_record, document)
         if about is None:

@@ -58,7 +58,9 @@ class Results:
         if kept is None:
             raise gone
         result, library = kept
-        await libraries.use(library, "export")  # of which one may have lost the role since
+        await libraries.open_recorded(
+            library, "export"
+        )  # of which one may have lost the role since
         return result
 
     def forget(self, library: str | None = None, removals: Removals | None = None) -> None:

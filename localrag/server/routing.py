@@ -14,6 +14,7 @@ def route(path: str, method: str = "GET") -> Callable[[Handler], Handler]:
     """Have a method of `Routes` answer requests to a path."""
 
     def add(handler: Handler) -> Handler:
+        # Decorators apply from the last to the first.
         handler.__dict__.setdefault("answers", []).insert(0, (path, method))
         return handler
 
@@ -26,7 +27,7 @@ class Routes:
     __slots__ = ()
 
     def routes(self) -> list[Route]:
-        """All of them, in the order in which they stand in the class."""
+        """Those of this class itself, not of its bases, in the order in which they stand there."""
         return [
             Route(path, getattr(self, name), methods=[method])
             for name, handler in vars(type(self)).items()

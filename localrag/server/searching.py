@@ -71,7 +71,7 @@ class Searching(Routes):
     async def search(self, request: Request) -> Response:
         """The best passages; waits for the language model only where that has a part in it."""
         asked, language = await decoded(request, Sought), preferred(request)
-        _, engine = await self.libraries.use(asked.library, "search", asked.question)
+        _, engine = await self.libraries.open_recorded(asked.library, "search", asked.question)
         options = AskOptions(
             k=None if asked.k is None else min(asked.k, MOST),
             retrieval=asked.retrieval,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, TypedDict
 
 import anyio
 from starlette.requests import Request
@@ -16,6 +16,14 @@ from localrag.server.routing import Routes, route
 PATH = "/session"
 
 
+class _CookieAttributes(TypedDict):
+    """How the browser keeps the cookie."""
+
+    httponly: bool
+    samesite: Literal["strict"]
+    secure: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Signing(Routes):
     """The route of the cookie."""
@@ -23,7 +31,7 @@ class Signing(Routes):
     access: Access
 
     @property
-    def _attributes(self) -> dict[str, Any]:
+    def _attributes(self) -> _CookieAttributes:
         return {"httponly": True, "samesite": "strict", "secure": self.access.is_secure}
 
     @route(PATH, "POST")

@@ -135,7 +135,7 @@ class Tables(WorkRoutes):
     async def documents(self, request: Request) -> Response:
         """How many documents are chosen, of how many, and the names of the first."""
         asked = await decoded(request, Chosen)
-        library, engine = await self.libraries.use(asked.library, "search", asked.words)
+        library, engine = await self.libraries.open_recorded(asked.library, "search", asked.words)
         naming = self.libraries.naming(library)
 
         def chosen() -> dict[str, Any]:
@@ -183,7 +183,7 @@ class Tables(WorkRoutes):
         """Keep under a name what is asked of which documents."""
         asked = await decoded(request, ToSave)
         saved = asked.under(request.path_params["name"])
-        _, engine = await self.libraries.use(asked.library, "add", saved.name)
+        _, engine = await self.libraries.open_recorded(asked.library, "add", saved.name)
 
         def keep() -> None:
             engine.selection(saved.patterns, options=_options(asked))  # by names, never by paths
@@ -196,7 +196,7 @@ class Tables(WorkRoutes):
     async def forget(self, request: Request) -> Response:
         """Forget a saved table."""
         name, asked = request.path_params["name"], request.query_params.get("library", "")
-        library, engine = await self.libraries.use(asked, "remove", name)
+        library, engine = await self.libraries.open_recorded(asked, "remove", name)
         await anyio.to_thread.run_sync(forget_table, engine.library, name)
         self.results.forget(library)
         return reply({"removed": name})

@@ -23,12 +23,12 @@ SHORT_ID = 12
 """Characters of a document's id that stand for it."""
 
 
-def _text(description: str) -> Meta:
+def _text_meta(description: str) -> Meta:
     """Of words that a client sends."""
     return Meta(description=description, max_length=LONGEST_QUESTION)
 
 
-def _next(what: str) -> Meta:
+def _next_meta(what: str) -> Meta:
     """Of where a list or a page goes on."""
     return Meta(description=f"Go on here; {what}.")
 
@@ -42,7 +42,7 @@ _Resource = Annotated[str, Meta(description="URI of the page, as a resource.")]
 class SearchFor(Struct, forbid_unknown_fields=True):
     """Arguments of `search`."""
 
-    query: Annotated[str, _text("A question or keywords, in any language.")]
+    query: Annotated[str, _text_meta("A question or keywords, in any language.")]
     k: Annotated[int, Meta(ge=1, le=50, description="How many passages.")] | UnsetType = UNSET
     library: _Library = ""
 
@@ -50,7 +50,7 @@ class SearchFor(Struct, forbid_unknown_fields=True):
 class AskFor(Struct, forbid_unknown_fields=True):
     """Arguments of `ask`."""
 
-    question: Annotated[str, _text("A question that can be understood by itself.")]
+    question: Annotated[str, _text_meta("A question that can be understood by itself.")]
     mode: (
         Annotated[
             Literal["standard", "self-rag"],
@@ -78,7 +78,7 @@ class TableFor(Struct, forbid_unknown_fields=True):
         list[Question],
         Meta(max_length=100, description="Only these: names, folders, or patterns such as *.pdf."),
     ] = []
-    words: Annotated[str, _text("Only documents that hold one of these words.")] = ""
+    words: Annotated[str, _text_meta("Only documents that hold one of these words.")] = ""
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long table.")] = 0
     library: _Library = ""
 
@@ -95,7 +95,7 @@ class SummariseFor(Struct, forbid_unknown_fields=True):
             "*.pdf, for a sentence of each.",
         ),
     ]
-    about: Annotated[str, _text("Only what is said on this topic.")] = ""
+    about: Annotated[str, _text_meta("Only what is said on this topic.")] = ""
     first_page: Annotated[int, Meta(ge=0, le=LAST_PAGE, description="0: from the start.")] = 0
     last_page: Annotated[int, Meta(ge=0, le=LAST_PAGE, description="0: to the end.")] = 0
     library: _Library = ""
@@ -104,7 +104,7 @@ class SummariseFor(Struct, forbid_unknown_fields=True):
 class ComputeFor(Struct, forbid_unknown_fields=True):
     """Arguments of `compute`."""
 
-    question: Annotated[str, _text("A question about rows of sheets.")]
+    question: Annotated[str, _text_meta("A question about rows of sheets.")]
     documents: Annotated[
         list[Question],
         Meta(max_length=100, description="Only these: names, folders, or patterns such as *.csv."),
@@ -115,13 +115,13 @@ class ComputeFor(Struct, forbid_unknown_fields=True):
 class PageOf(Struct, forbid_unknown_fields=True):
     """Arguments of `get_page`."""
 
-    document: Annotated[str, _text("Name, id or resource URI of a document.")]
+    document: Annotated[str, _text_meta("Name, id or resource URI of a document.")]
     page: Annotated[int, Meta(ge=1, le=LAST_PAGE, description="Number of the page.")] = 1
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long page.")] = 0
-    mark: Annotated[str, _text("Words of it to mark, such as a quotation.")] = ""
+    mark: Annotated[str, _text_meta("Words of it to mark, such as a quotation.")] = ""
     image: Annotated[bool, Meta(description="Whether to send an image of it, too.")] = True
     question: Annotated[
-        str, _text("What you look for: sentences about it are not left out as suspicious.")
+        str, _text_meta("What you look for: sentences about it are not left out as suspicious.")
     ] = ""
     library: _Library = ""
 
@@ -129,7 +129,7 @@ class PageOf(Struct, forbid_unknown_fields=True):
 class DocumentsIn(Struct, forbid_unknown_fields=True):
     """Arguments of `list_documents`."""
 
-    containing: Annotated[str, _text("Only names with this in them.")] = ""
+    containing: Annotated[str, _text_meta("Only names with this in them.")] = ""
     start: Annotated[int, Meta(ge=0, description="Where to go on in a long list.")] = 0
     library: _Library = ""
 
@@ -281,7 +281,7 @@ class TableText(Struct):
     final: Annotated[bool, Meta(description="False: some cells are doubtful or were not read.")]
     seconds: float
     left_out: int
-    next_start: Annotated[int, _next("there are more rows")] | UnsetType = UNSET
+    next_start: Annotated[int, _next_meta("there are more rows")] | UnsetType = UNSET
     disarmed: _Disarmed = 0
 
     def as_text(self) -> str:
@@ -378,7 +378,7 @@ class PageText(Struct):
     resource: _Resource
     image: Annotated[bool, Meta(description="Whether an image of the page is sent, too.")] = False
     notes: Annotated[list[str], Meta(description="Why there is no image, or no mark.")] = []
-    next_start: Annotated[int, _next("the page is longer")] | UnsetType = UNSET
+    next_start: Annotated[int, _next_meta("the page is longer")] | UnsetType = UNSET
     disarmed: _Disarmed = 0
     link: _Link = UNSET
 
@@ -409,7 +409,7 @@ class Documents(Struct):
     library: str
     total: int
     documents: list[Listed]
-    next_start: Annotated[int, _next("the list is longer")] | UnsetType = UNSET
+    next_start: Annotated[int, _next_meta("the list is longer")] | UnsetType = UNSET
 
     def as_text(self) -> str:
         """In words."""

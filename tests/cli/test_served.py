@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from http_server import allowed_answers, chat, serving
 
+from localrag.cli.served import _REASONS
 from localrag.server.listening import bind
+from localrag.server.setups import Difference
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "Who presented the perceptron, and when?"
@@ -96,3 +98,7 @@ def server() -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
+
+
+def test_every_reason_not_to_use_a_server_has_a_text() -> None:
+    assert set(_REASONS) == {*get_args(Difference), "open", "unproven", "hosted"}

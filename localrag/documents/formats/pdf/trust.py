@@ -300,7 +300,7 @@ def _in_words(text: str) -> float:
 
 
 # How often letters follow each other in words, and kinds of characters each other, as
-# `scripts/text_statistics.py` prints it.
+# `scripts/text_statistics.py` counts it.
 
 
 def _table(rows: str) -> NDArray[np.float64]:
@@ -308,7 +308,7 @@ def _table(rows: str) -> NDArray[np.float64]:
 
 
 _LETTERS, _FOLLOWS = map(
-    _table, files(__package__).joinpath("pairs.txt").read_text("ascii").split("\n\n")
+    _table, files(__package__).joinpath("pairs.txt").read_text("ascii").strip().split("\n\n")
 )
 _EXCHANGED = np.stack(
     [
