@@ -46,7 +46,6 @@ from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, loaded, saved
 from localrag.prompts import with_examples
 from localrag.rag.calibration import PROBE_CURVE, STARTER_PROBES, probe_key
-from localrag.rag.grading import Reading, relevance_prompt
 from localrag.tables import membership
 from localrag.tables.plan import COMPARES, COMPUTES_OF, FITS, PROBED_ABOUT_ALL, fit_messages
 from localrag.text.language import answer_language
@@ -87,8 +86,6 @@ PENALTY = {
 """Of the directions, for states of mean 0 and deviation 1: C of scikit-learn."""
 
 
-MOST_ROWS = 20
-"""Passages of a search among which the rows that are looked up must be."""
 ROW_IS_KNOWN_BY = 3
 """Cells that tell a row from others."""
 EVERY = 3
@@ -258,28 +255,23 @@ def table_cases(arguments: argparse.Namespace) -> Iterator[Case]:
 
 
 def lookup_cases(arguments: argparse.Namespace) -> Iterator[Case]:
-    """Of `tables.jsonl`: may what is asked be read in these rows of a sheet, or in others?
+    """Of `tables.jsonl`: may what is looked up be read in these rows of a sheet, or in others?
 
-    Of every second question that no sheet answers the first rows of a search are read, too.
+    So is the first section for every second question that no sheet answers.
     """
     for number, folder in enumerate(read(CASES / "tables.jsonl", SheetFolder)[: arguments.made_up]):
         place = arguments.work / f"tables-{number}"
         write_sheets(folder, place)
         looked_up = [asked for asked in folder.questions if asked.kind == "lookup"]
         unanswered = [asked for asked in folder.questions if asked.table is None]
-        with made(place) as rag:
-            for asked in [*looked_up, *unanswered[::2]]:
-                row = looked_up_row(folder, asked)
-                labels: set[bool] = set()
-                for hit in rag.search(asked.q, k=MOST_ROWS if row else 1):
-                    lines = hit.chunk.text.split("\n")
-                    holds = bool(row) and any(all(cell in line for cell in row) for line in lines)
-                    if holds in labels:
-                        continue
-                    labels.add(holds)
-                    reading = Reading(answer_language(asked.q), (hit,))
-                    messages = relevance_prompt(asked.q, reading)
-                    yield Case(folder.folder, asked.q, messages, 1, {"relevance": holds})
+        questions = [*looked_up, *unanswered[::2]]
+        sections = first_sections(place, [asked.q for asked in questions])
+        for asked, prompts in zip(questions, sections, strict=True):
+            row = looked_up_row(folder, asked)
+            for prompt in prompts[: SECTIONS if row else 1]:
+                lines = prompt[0].content.split("\n")
+                holds = bool(row) and any(all(cell in line for cell in row) for line in lines)
+                yield Case(folder.folder, asked.q, prompt, 1, {"relevance": holds})
 
 
 def looked_up_row(folder: SheetFolder, asked: SheetQuestion) -> list[str]:
