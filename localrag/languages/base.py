@@ -184,8 +184,6 @@ class Language:
     """What the keyword reranker leaves out, in a language that has no short words."""
     denial: str = ""
     """Words by which a sentence denies something."""
-    denial_opens: frozenset[str] = frozenset()
-    """Answers that are no more than a no, in lower case."""
     refusal: str = ""
     """A reply that says that the documents do not hold the answer."""
     reply_verbs: str = ""

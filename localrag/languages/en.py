@@ -196,7 +196,6 @@ ENGLISH = Language(
         """
     ),
     denial=r"\b(?:not?|never|neither|nor|none|without|cannot|forbidden|prohibited)\b|n['’]t\b",
-    denial_opens=words_of("no"),
     refusal=r"(?:do(?:es)? not|don't|doesn't) (?:contain|provide|mention|have|include)\b"
     r".{0,40}(?:answer|information)"
     r"|^(?:the )?(?:passages?|documents?|text|material)\b.{0,30}\b(?:do(?:es)? not|doesn't|don't) "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -218,7 +218,7 @@ class Attributor:
                 supported[best] >= self._least and self._could_be_of(best, sentence, terms)
             ):
                 markers = [best]
-        return [self._cite(marker, sentence, terms) for marker in markers]
+        return [self.cite(marker, sentence) for marker in markers]
 
     def _could_be_of(self, marker: int, sentence: str, terms: frozenset[str]) -> bool:
         """Whether a sentence with few words of a passage has some, and no figure of its own."""
@@ -265,46 +265,64 @@ class Attributor:
         cosines = self._cosines(text)
         return max(markers, key=lambda marker: max(cosines[marker], default=-1.0))
 
-    def cite(self, marker: int, text: str) -> Citation:
-        """The sentence of passage `marker` that is closest to `text`."""
-        return self._cite(marker, text, self._terms(text))
-
-    def closest_sentence(
-        self, markers: Sequence[int], question: str, statement: str
-    ) -> tuple[int, str]:
-        """Of these passages the sentence closest to a statement, or to the question without one."""
-        text = statement if len(self._terms(statement)) >= MINIMUM_TERMS else question
-        marker = self.closest(markers, text)
-        return marker, self.cite(marker, text).quote
+    def cite(self, marker: int, sentence: str) -> Citation:
+        """The sentence of passage `marker` that is closest to a sentence."""
+        terms = self._terms(sentence)
+        candidates = [e for e in self._evidence if e.marker == marker]
+        shares = [self._share(terms, e.terms) for e in candidates]
+        own = detect(sentence)
+        foreign = [are_foreign(detect(e.text), own) for e in candidates]
+        if are_foreign(self._languages[marker - 1], own):
+            shares = self._cosines(sentence)[marker]
+        elif any(foreign) and max(shares) < CLAIMED_SUPPORT:
+            # What bears it out in its own language would share words; another cannot, but it has
+            # the figures, and is about the same.
+            cosines = self._cosines(sentence)[marker]
+            across = [
+                cosine if other and not figures_not_in(sentence, [evidence.text]) else -1.0
+                for evidence, cosine, other in zip(candidates, cosines, foreign, strict=True)
+            ]
+            if max(across) >= CROSS_LANGUAGE_COSINE:
+                shares = across
+            elif not max(shares):
+                shares = cosines
+        return self._citation(candidates[shares.index(max(shares))])
 
     def nearest(self, question: str) -> Citation | None:
-        """The sentence of the passages that is closest to a question; None without passages.
+        """The sentence of the passages that is closest to a question; None without passages."""
+        return next(iter(self.nearest_sentences(self._markers, question, 1)), None)
+
+    def nearest_sentences(
+        self, markers: Collection[int], question: str, most: int
+    ) -> list[Citation]:
+        """The sentences of these passages that are closest to a question, as they follow there.
 
         By the share of its terms and by embedding, which looks at the few that share most.
         """
         asked = self._terms(question)
         own = detect(question)
-        likely = [evidence for evidence in self._evidence if self._is_sentence(evidence)]
+        citable = [evidence for evidence in self._evidence if evidence.marker in markers]
+        likely = [evidence for evidence in citable if self._is_sentence(evidence)]
         shares = [
             (
                 SHARED_COUNTS * self._share(asked, evidence.terms)
                 + OWN_LANGUAGE_COUNTS * (self._languages[evidence.marker - 1] in (own, "mixed")),
                 evidence,
             )
-            for evidence in likely or self._evidence
+            for evidence in likely or citable
         ]
         shares.sort(key=lambda pair: -pair[0])  # stable: the better passage stays first
         few = shares[:LOOKED_AT]
         if not few:
-            return None
+            return []
         # All as questions: likeness goes both ways, and no passage is embedded that way in `ask`.
         vectors = self._embedder.embed_queries([question, *(evidence.text for _, evidence in few)])
         cosines = (vectors[1:] @ vectors[0]).tolist()
-        scored = [
-            (share + cosine, -number)
-            for number, ((share, _), cosine) in enumerate(zip(few, cosines, strict=True))
-        ]
-        return self._citation(few[-max(scored)[1]][1])
+        likeness = [share + cosine for (share, _), cosine in zip(few, cosines, strict=True)]
+        order = sorted(range(len(few)), key=lambda number: (-likeness[number], number))
+        nearest = [few[number][1] for number in order[:most]]
+        nearest.sort(key=lambda evidence: (evidence.marker, evidence.start))
+        return [self._citation(evidence) for evidence in nearest]
 
     def _is_sentence(self, evidence: _Evidence) -> bool:
         """Whether it is none of the titles and headings, nor a fragment that says nothing."""
@@ -380,27 +398,6 @@ class Attributor:
         for evidence, cosine in zip(self._evidence, cosines.tolist(), strict=True):
             by_marker.setdefault(evidence.marker, []).append(cosine)
         return by_marker
-
-    def _cite(self, marker: int, sentence: str, terms: frozenset[str]) -> Citation:
-        candidates = [e for e in self._evidence if e.marker == marker]
-        shares = [self._share(terms, e.terms) for e in candidates]
-        own = detect(sentence)
-        foreign = [are_foreign(detect(e.text), own) for e in candidates]
-        if are_foreign(self._languages[marker - 1], own):
-            shares = self._cosines(sentence)[marker]
-        elif any(foreign) and max(shares) < CLAIMED_SUPPORT:
-            # What bears it out in its own language would share words; another cannot, but it has
-            # the figures, and is about the same.
-            cosines = self._cosines(sentence)[marker]
-            across = [
-                cosine if other and not figures_not_in(sentence, [evidence.text]) else -1.0
-                for evidence, cosine, other in zip(candidates, cosines, foreign, strict=True)
-            ]
-            if max(across) >= CROSS_LANGUAGE_COSINE:
-                shares = across
-            elif not max(shares):
-                shares = cosines
-        return self._citation(candidates[shares.index(max(shares))])
 
     def _citation(self, evidence: _Evidence) -> Citation:
         hit = self._chunks[evidence.marker - 1]

@@ -114,6 +114,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         "wtq --half even --out out.jsonl",
         "{root}/benchmarks/probes/tables.jsonl --half odd --questions 2",
     ),
+    "whether": ("--cases 2",),
     "with_server": ("{library} --searches 1 --asks 1 --port {port}",),
     "peers/compare": (
         "run . work none --runs 1 --libraries localrag --languages en --documents 6 --questions 1 "

@@ -1,66 +1,84 @@
-"""A yes or a no that the sentence of the document denies."""
+"""The document's own sentences in place of a yes or no."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from localrag.rag.verdicts import borne_out
+from localrag.rag.verdicts import without_verdict
 
-STAFF = "Staff on probation may not work from home."
-DOGS = "Dogs are welcome in the garden."
-禁烟 = "室内禁止吸烟。"
+STAFF = "Staff on probation may not work from home. [2]"
+STAYS = ""
 
 
-def shown(written: str, quote: str, step: int = 3) -> str:
+def shown(written: str, step: int, *, guesses: bool, sentences: str = STAFF) -> str:
     """The answer as it is shown, written some letters at a time."""
     pieces = (written[at : at + step] for at in range(0, len(written), step))
-    return "".join(borne_out(pieces, lambda _: (2, quote)))
+    return "".join(without_verdict(pieces, lambda: sentences, guesses=guesses))
 
 
 @pytest.mark.parametrize("step", [1, 3, 500])
 @pytest.mark.parametrize(
-    ("written", "quote", "expected"),
+    ("written", "of_guesses", "of_others"),
     [
-        ("Yes, someone on probation can work from home [1].", STAFF, f"{STAFF} [2]"),
-        ("Yes.", STAFF, f"{STAFF} [2]"),
-        ("Yes", STAFF, f"{STAFF} [2]"),
-        ("No", STAFF, f"{STAFF} [2]"),
-        ("Yes.", DOGS, f"{DOGS} [2]"),
-        ("Yes. [1]", DOGS, f"{DOGS} [2]"),
-        ("No.", f"1. {STAFF}", f"{STAFF} [2]"),
-        ("No, they may not work from home.", STAFF, "No, they may not work from home."),
-        ("Yes, dogs may come along. Cats, too.", DOGS, "Yes, dogs may come along. Cats, too."),
-        ("No.", DOGS, f"{DOGS} [2]"),
-        ("Yes, smoking is not allowed.", "Smoking is not allowed.", "Smoking is not allowed."),
-        ("可以，室内能吸烟。", 禁烟, f"{禁烟} [2]"),
-        ("是的。", 禁烟, f"{禁烟} [2]"),
-        ("不可以。", 禁烟, f"{禁烟} [2]"),
-        ("可以在花园里遛狗。", 禁烟, "可以在花园里遛狗。"),
-        ("Nova Ltd did not pay.", DOGS, "Nova Ltd did not pay."),
-        ("Yesterday, nobody came.", DOGS, "Yesterday, nobody came."),
-        ("5 minutes", STAFF, "5 minutes"),
-        ("", STAFF, ""),
+        ("Yes, someone on probation can work from home [1].", STAFF, STAYS),
+        ("No, they may not. Ask Nora.", STAFF, STAYS),
+        ("可以，室内能吸烟。", STAFF, STAYS),
+        ("Yes.", STAFF, STAFF),
+        ("No", STAFF, STAFF),
+        ("Yes. [1]", STAFF, STAFF),
+        ("是的。", STAFF, STAFF),
+        ("不可以。", STAFF, STAFF),
+        ("可以在花园里遛狗。", STAYS, STAYS),
+        ("Nova Ltd did not pay.", STAYS, STAYS),
+        ("Yesterday, nobody came.", STAYS, STAYS),
+        ("5 minutes", STAYS, STAYS),
+        ("", STAYS, STAYS),
     ],
 )
-def test_what_is_shown(written: str, quote: str, expected: str, step: int) -> None:
-    assert shown(written, quote, step) == expected
+def test_what_is_shown(written: str, of_guesses: str, of_others: str, step: int) -> None:
+    assert shown(written, step, guesses=True) == (of_guesses or written)
+    assert shown(written, step, guesses=False) == (of_others or written)
 
 
-def test_a_verdict_stays_where_no_sentence_was_found_or_it_is_endless() -> None:
-    assert shown("Yes.", "") == "Yes."
-    assert shown("Yes.", "not " * 200) == "Yes."
-    endless = "Yes, " + "x" * 400
-    assert shown(endless, STAFF) == endless
+def test_a_verdict_stays_where_no_sentence_is_known() -> None:
+    assert shown("Yes, they can.", 3, guesses=True, sentences="") == "Yes, they can."
 
 
-def test_an_answer_without_a_verdict_is_not_waited_for() -> None:
+@pytest.mark.parametrize(
+    ("written", "guesses", "read"),
+    [
+        (["The ", "notice ", "period"], True, 1),
+        (["Yes", ", it ", "does", "."], False, 2),
+        (["Yes", ", it ", "does", "."], True, 2),
+    ],
+)
+def test_no_more_is_waited_for_than_needed(written: list[str], guesses: bool, read: int) -> None:
     given: list[str] = []
 
-    def pieces() -> object:
-        for piece in ("The ", "notice ", "period"):
+    def pieces() -> Iterator[str]:
+        for piece in written:
             given.append(piece)
             yield piece
 
-    stream = borne_out(pieces(), lambda _: (1, DOGS))  # type: ignore[arg-type]
-    assert next(stream) == "The "
-    assert given == ["The "]
+    next(without_verdict(pieces(), lambda: STAFF, guesses=guesses))
+    assert len(given) == read
+
+
+def test_the_model_is_stopped_where_its_answer_gives_way() -> None:
+    stopped: list[bool] = []
+
+    def pieces() -> Iterator[str]:
+        try:
+            yield from ["Yes, ", "they ", "can."]
+        finally:
+            stopped.append(True)
+
+    def sentences() -> str:
+        return STAFF
+
+    written = pieces()
+    stream = without_verdict(written, sentences, guesses=True)
+    assert next(stream) == STAFF
+    assert stopped == [True]

@@ -20,7 +20,7 @@ from localrag.rag.reading import Evidence
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.stages.grade import GradedPassages, SelfRAGOptions
 from localrag.rag.statements import Statements, cut, own_sentence, tidy, words
-from localrag.rag.verdicts import borne_out
+from localrag.rag.verdicts import sentences_told, without_verdict
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Message,
@@ -173,8 +173,9 @@ class _Drafting:
         run = self.run
         # Another passage may say the same: what was read is what is cited.
         numbers = tuple(1 + self.graded.relevant.index(chunk) for chunk in reading.chunks)
-        quotation = partial(attributor.closest_sentence, numbers, run.question)
-        written = "".join(borne_out(iter([(yield from self._write(reading))]), quotation))
+        sentences = partial(sentences_told, attributor, numbers, run.question)
+        pieces = iter([(yield from self._write(reading))])
+        written = "".join(without_verdict(pieces, sentences, guesses=run.grader.is_probed))
         refusal = render("refusal", run.language)
         stream = CitedStream(attributor.only(numbers, alone=True), run.question, refusal)
         for _ in stream.checked([written]):  # it is shown once it has been graded
