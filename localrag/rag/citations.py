@@ -431,6 +431,23 @@ def with_citation(
     return (*statements[:-1], replace(last, citations=(mark,)))
 
 
+def closest_statement(
+    statements: Statements, attributor: Attributor, numbers: Sequence[int], question: str
+) -> Statement | None:
+    """The sentence of the passages closest to a question and its answer, to stand behind that.
+
+    None where the answer tells it already, and for one in another language than the question.
+    """
+    answer = words(statements)
+    for citation in attributor.nearest_sentences(numbers, f"{question} {answer}", 1):
+        text = LIST_MARK.sub("", hide_markers(" ".join(citation.quote.split())))
+        if text in answer or are_foreign(detect(text), detect(question)):
+            return None
+        mark = Cited(len(text) + 2, citation, " ", behind=True)
+        return Statement(f"\n\n{text}", "claim", (mark,), "fully supported", 1.0, quoted=True)
+    return None
+
+
 class CitedStream:
     """Passes an answer on as it is written, with every marker checked.
 

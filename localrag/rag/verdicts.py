@@ -3,9 +3,9 @@
 A small model guesses, and agrees: of 74 verdicts that the starter wrote on passages of others .60
 were right, a layer of it knows little more (area .72), and it cannot say which sentence answers
 (.22). The two sentences closest to the question settle it in .85 of 120 English cases and in .97 of
-120 Chinese ones (`benchmarks/whether.py`). So the verdict of a model that localrag has probed gives way to them, and so does
-any model's bare "No.", which shows nothing. Looks at answers alone, never at a question
-(`benchmarks/log/2026-11.md`, 2026-11-28, "yes or no").
+120 Chinese ones (`benchmarks/whether.py`). So the verdict of a model that localrag has probed gives
+way to them, and so does any model's bare "No.", which shows nothing. Looks at answers alone, never
+at a question (`benchmarks/log/2026-11.md`, 2026-11-28, "yes or no").
 """
 
 from __future__ import annotations

@@ -383,12 +383,21 @@ def test_figures_that_differ_are_both_told() -> None:
     assert "disagreement" in [step.kind for step in answer.trace]
 
 
-def test_an_invented_figure_is_marked() -> None:
+def test_an_invented_figure_is_marked_and_the_sentence_of_the_document_told() -> None:
     llm = ScriptedLLM(["The glass house was opened in 1912 [1]."], [{"Yes": 1}])
     answer = run(pipeline(llm), "When was the glass house opened?")
+    assert [each.rating for each in answer.support] == ["no support", "fully supported"]
+    written, told = answer.statements
+    assert told.text.strip() == TEXTS[0]
+    assert answer.text == f"{written.written}{told.written}"
+    assert [each.marker for each in answer.citations] == [1]
+
+
+def test_a_sentence_that_the_answer_has_already_is_not_told_again() -> None:
+    llm = ScriptedLLM(["Large."], [{"Yes": 1}, {"No support": 1}])
+    answer = run(pipeline(llm, texts=["Large."]), "How large is the house?")
     assert [each.rating for each in answer.support] == ["no support"]
     assert not answer.grounded
-    assert [each.marker for each in answer.citations] == [1]
 
 
 def test_an_invented_figure_is_taken_out_and_the_text_comes_once_it_is_checked() -> None:
@@ -440,8 +449,8 @@ def test_a_server_without_logits_is_not_asked() -> None:
 def test_a_short_answer_over_a_short_document_is_checked() -> None:
     llm = ScriptedLLM(["Large [1]."], [{"Yes": 1}, {"No support": 1}])
     answer = run(pipeline(llm, texts=["It is large, and it is old."]), "How large is the house?")
-    assert [each.rating for each in answer.support] == ["no support"]
-    assert not answer.grounded
+    assert [each.rating for each in answer.support] == ["no support", "fully supported"]
+    assert answer.text.endswith("It is large, and it is old. [1]")
 
 
 def test_where_the_search_ranks_nothing_all_passages_are_read() -> None:
