@@ -84,7 +84,7 @@ def measure(cases: list[Case], work: Path) -> None:
             by_language["words alone", 1].append(settled(case, [words]))
             for count in range(1, MOST + 1):
                 nearest = attributor.nearest_sentences([1], case.question, count)
-                quotes = [citation.quote for citation in nearest]
+                quotes = [citation.quote for _, citation in nearest]
                 by_language["nearest", count].append(settled(case, quotes))
                 by_language["drawn", count].append(drawn(case, count))
     print("| language | cases | sentences | by | settled |\n|---|---|---|---|---|")

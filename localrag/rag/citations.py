@@ -290,14 +290,16 @@ class Attributor:
 
     def nearest(self, question: str) -> Citation | None:
         """The sentence of the passages that is closest to a question; None without passages."""
-        return next(iter(self.nearest_sentences(self._markers, question, 1)), None)
+        nearest = self.nearest_sentences(self._markers, question, 1)
+        return nearest[0][1] if nearest else None
 
     def nearest_sentences(
         self, markers: Collection[int], question: str, most: int
-    ) -> list[Citation]:
+    ) -> list[tuple[str, Citation]]:
         """The sentences of these passages that are closest to a question, as they follow there.
 
-        By the share of its terms and by embedding, which looks at the few that share most.
+        Each as it reads, a row with the names of its columns, and its citation. By the share of its
+        terms and by embedding, which looks at the few that share most.
         """
         asked = self._terms(question)
         own = detect(question)
@@ -322,7 +324,10 @@ class Attributor:
         order = sorted(range(len(few)), key=lambda number: (-likeness[number], number))
         nearest = [few[number][1] for number in order[:most]]
         nearest.sort(key=lambda evidence: (evidence.marker, evidence.start))
-        return [self._citation(evidence) for evidence in nearest]
+        return [
+            (hide_markers(LIST_MARK.sub("", evidence.text.strip())), self._citation(evidence))
+            for evidence in nearest
+        ]
 
     def _is_sentence(self, evidence: _Evidence) -> bool:
         """Whether it is none of the titles and headings, nor a fragment that says nothing."""
@@ -439,8 +444,8 @@ def closest_statement(
     None where the answer tells it already, and for one in another language than the question.
     """
     answer = words(statements)
-    for citation in attributor.nearest_sentences(numbers, f"{question} {answer}", 1):
-        text = LIST_MARK.sub("", hide_markers(" ".join(citation.quote.split())))
+    for sentence, citation in attributor.nearest_sentences(numbers, f"{question} {answer}", 1):
+        text = " ".join(sentence.split())
         if text in answer or are_foreign(detect(text), detect(question)):
             return None
         mark = Cited(len(text) + 2, citation, " ", behind=True)

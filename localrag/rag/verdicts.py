@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Generator, Iterator
 
 from localrag.languages import any_of
-from localrag.rag.citations import LIST_MARK, Attributor
+from localrag.rag.citations import Attributor
 
 _WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
 """A question that wants yes or no: "Does it renew?", "会自动顺延吗？"."""
@@ -71,9 +71,9 @@ def sentences_told(attributor: Attributor, markers: tuple[int, ...], question: s
     """The sentences of some passages that are closest to a question, with markers; "" for none."""
     nearest = attributor.nearest_sentences(markers, question, _TOLD)
     return " ".join(
-        f"{LIST_MARK.sub('', citation.quote)} [{citation.marker}]"
-        for citation in nearest
-        if len(citation.quote) <= _LONGEST
+        f"{sentence} [{citation.marker}]"
+        for sentence, citation in nearest
+        if len(sentence) <= _LONGEST
     )
 
 

@@ -276,6 +276,11 @@ def test_rows_are_cited_one_by_one_by_what_their_header_says() -> None:
         assert (citation.quote, citation.page) == (rows[1], 2)
     (citation,) = found.attribute_short("4.43", "What is the density of TC4?")
     assert citation.quote == rows[1]
+    ((told, citation),) = found.nearest_sentences([1], "What is the density of alloy TC4?", 1)
+    assert (told, citation.quote) == (
+        "alloy: TC4 | nominal composition: Ti-6Al. 4V | density: 4.43",
+        rows[1],
+    )
     assert found.attribute("The glass house was opened by the council in 1907", [1]) == []
 
 
