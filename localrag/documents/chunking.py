@@ -82,9 +82,7 @@ def _passage(title: str, heading: str, text: str) -> str:
 
 def shortened_title(title: str) -> str:
     """A title of at most `LONGEST_TITLE` code points, so that it does not drown a passage."""
-    if len(title) <= LONGEST_TITLE:
-        return title
-    return title[: LONGEST_TITLE - 1].rstrip() + CUT_SHORT
+    return _shortened((title,), LONGEST_TITLE)[0]
 
 
 class WindowChunker:

@@ -106,6 +106,11 @@ class PageLines:
     size: tuple[float, float] = (0.0, 0.0)
 
 
+def hidden_notes(count: int, what: str = "text") -> tuple[PageNote, ...]:
+    """That so much was left out because its program does not show it; nothing for none."""
+    return (PageNote("hidden text", {"what": what, "count": count}),) if count else ()
+
+
 def is_cjk(character: str) -> bool:
     """Whether a character belongs to a script that is written without spaces."""
     return _CJK_CHARACTER.match(character) is not None
@@ -339,7 +344,7 @@ def table_lines(
     """
     every: Iterable[int | None] = numbers or repeat(None)
     numbered = zip(every, rows, strict=False)
-    kept = [(number, cells) for number, row in numbered if (cells := _without_empty_end(row))]
+    kept = [(number, cells) for number, row in numbered if (cells := without_empty_end(row))]
     cells_of = [cells for _, cells in kept]
     corner = bool(header_rows and cells_of and not cells_of[0][0])  # a header of one name
     first = 0 if corner else titles_of(cells_of)
@@ -368,7 +373,8 @@ def table_lines(
 _MARKED_ROW = 1000
 
 
-def _without_empty_end(row: Sequence[str]) -> Sequence[str]:
+def without_empty_end(row: Sequence[str]) -> Sequence[str]:
+    """The cells of a row but for empty ones at its end."""
     end = len(row)
     while end and not row[end - 1]:
         end -= 1

@@ -92,7 +92,7 @@ class PictureReading:
     @property
     def confidence(self) -> float:
         """The mean over all characters, 0 if there are none."""
-        return _mean((line.text, line.confidence) for line in self.lines)
+        return _mean(self.lines)
 
 
 class PageReader(Protocol):
@@ -156,10 +156,9 @@ class _CropReading(NamedTuple):
         return len(self.text) * max(0.0, self.confidence - LEAST)
 
 
-def _mean(read: Any) -> float:
-    pairs = [(len(text), confidence) for text, confidence in read]
-    total = sum(count for count, _ in pairs)
-    return sum(count * confidence for count, confidence in pairs) / total if total else 0.0
+def _mean(lines: Sequence[OcrLine | _CropReading]) -> float:
+    total = sum(len(line.text) for line in lines)
+    return sum(len(line.text) * line.confidence for line in lines) / total if total else 0.0
 
 
 def _turn_of(
@@ -174,7 +173,7 @@ def _turn_of(
     order = sorted(range(len(crops)), key=lambda i: -lengths[i])
     sample = [i for i in order if tall[i] == sideways][:_SAMPLE]
     ahead = _recognise([crops[i] for i in sample])
-    if _mean((line.text, line.confidence) for line in ahead) < SURE:
+    if _mean(ahead) < SURE:
         back = _recognise([np.rot90(crops[i], 2) for i in sample])
         if sum(line.worth for line in back) > sum(line.worth for line in ahead):
             return (90 if sideways else 180), {}

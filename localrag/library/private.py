@@ -56,7 +56,16 @@ class PrivateSources:
 
     def documents(self, library: Library) -> frozenset[str]:
         """Ids of the private documents of a library."""
-        return frozenset(record.document_id for record in self._sources(library))
+        if self._matches is None:
+            return frozenset()
+        identities, seen = self._identities(), dict[str, bool]()
+        return frozenset(
+            record.document_id
+            for record in library.sources()
+            if any(map(self._is_named, (record.state.path, *record.state.origins)))
+            or _nowhere(record)
+            or self._leads_there(record.state.path, identities, seen)
+        )
 
     def names(self, library: Library) -> frozenset[str]:
         """Paths and bare file names under which a library holds private documents."""
@@ -69,19 +78,6 @@ class PrivateSources:
         if self._matches is None:
             return 0
         return len({source.document_id for source in library.sources() if _nowhere(source)})
-
-    def _sources(self, library: Library) -> Iterator[SourceRecord]:
-        if self._matches is None:
-            return
-        identities, seen = self._identities(), dict[str, bool]()
-        for record in library.sources():
-            state = record.state
-            if (
-                any(map(self._is_named, (state.path, *state.origins)))
-                or _nowhere(record)
-                or self._leads_there(state.path, identities, seen)
-            ):
-                yield record
 
     def _is_named(self, path: str) -> bool:
         matches = self._matches

@@ -129,10 +129,9 @@ def scored(step: Step, language: InterfaceLanguage | None = None) -> str:
     return decision(step, language) + score
 
 
-def step_line(step: Step, language: InterfaceLanguage | None = None) -> str:
+def step_line(step: Step) -> str:
     """A step on a line of its own."""
-    part, text = step_name(step.kind, language), scored(step, language)
-    return speaker(language)("{part}: {text}", part=part, text=text)
+    return tr("{part}: {text}", part=step_name(step.kind), text=scored(step))
 
 
 def note_text(note: Note, language: InterfaceLanguage | None = None) -> str:

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 class OnnxCrossEncoder(CrossEncoderReranker):
     """A folder with `model.onnx` (one logit a pair) and `tokenizer.json`.
 
-    `threads` pairs run at a time (default: one a core). Raises `ModelError` where the
-    folder holds no such model.
+    One pair a core runs at a time. Raises `ModelError` where the folder holds no such model.
     """
 
-    def __init__(self, path: Path, *, threads: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self._model = OnnxTransformer(path)
         self._tokenizer = self._model.tokenizer
         shape = self._model.shape
@@ -46,7 +45,6 @@ class OnnxCrossEncoder(CrossEncoderReranker):
                 inputs=", ".join(self._model.inputs),
                 shape=str(shape),
             )
-        self._threads = threads or os.cpu_count() or 1
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, as the model cuts it."""
@@ -64,7 +62,7 @@ class OnnxCrossEncoder(CrossEncoderReranker):
         result = np.empty(len(windows), dtype=np.float32)
         # The longest first, so that no thread begins it when the others are done.
         order = sorted(range(len(windows)), key=lambda index: -len(encoded[index]))
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="rerank") as pool:
+        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="rerank") as pool:
             logits = pool.map(lambda index: self._run(question, encoded[index]), order)
             for index, logit in zip(order, logits, strict=True):
                 result[index] = logit

@@ -47,10 +47,10 @@ Refusal = tuple[int, LocalragError]
 UNKNOWN: Final[Refusal] = 401, ForbiddenError("A valid token is needed.")
 
 LARGEST_BODY = 4 * 2**20
+"""Bytes of a request, where its route does not allow more."""
 DRAINED, DRAINING = 2 * LARGEST_BODY, 2.0
 """Bytes and seconds of a body that is refused which are still read: a connection that is closed
 while its client sends takes the refusal with it."""
-"""Bytes of a request, where its route does not allow more."""
 LARGEST_HEAD = 32 * 2**10
 """Bytes of all headers of a request."""
 SLOWEST_BODY = 30.0

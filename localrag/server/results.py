@@ -58,9 +58,8 @@ class Results:
         if kept is None:
             raise gone
         result, library = kept
-        await libraries.open_recorded(
-            library, "export"
-        )  # of which one may have lost the role since
+        # Whoever asks may have lost their role there since.
+        await libraries.open_recorded(library, "export")
         return result
 
     def forget(self, library: str | None = None, removals: Removals | None = None) -> None:

@@ -50,7 +50,7 @@ from localrag.summaries.records import (
     Written,
 )
 from localrag.summaries.writing import Attribute, joined, quoted
-from localrag.types import Chunk, ScoredChunk, Unit
+from localrag.types import Chunk, Citation, ScoredChunk, Unit
 
 SECONDS_A_SECTION = 12.0
 """Taken for a section until some were written: the starter model on two cores."""
@@ -93,15 +93,24 @@ class Tools:
     within: tuple[int, int | None] = (0, None)
     """Code points of the document from which sentences are taken; None: to the end."""
 
-    def candidates(self, at: int, chunk: Chunk, rank: int = 0) -> tuple[list[Sentence], int]:
-        """The sentences of a passage, by its number, and how many could steer a model."""
-        quotable, left_out = sentences(at, chunk, self.tokenize, self.steers, rank)
+    def candidates(
+        self, numbers: Sequence[int], passages: Sequence[PassageSpan], chunks: Mapping[int, Chunk]
+    ) -> tuple[list[Sentence], int]:
+        """The sentences of passages by their numbers, and how many could steer a model.
+
+        `chunks` are those of the passages that are still there, by their ids.
+        """
         first, last = self.within
-        inside = [
-            sentence
-            for sentence in quotable
-            if sentence.chunk.start >= first and (last is None or sentence.chunk.start < last)
-        ]
+        inside: list[Sentence] = []
+        left_out = 0
+        for rank, at in enumerate(numbers):
+            if chunk := chunks.get(passages[at].id):
+                quotable, steering = sentences(at, chunk, self.tokenize, self.steers, rank)
+                left_out += steering
+                for sentence in quotable:
+                    start = sentence.chunk.start
+                    if start >= first and (last is None or start < last):
+                        inside.append(sentence)
         return inside, left_out
 
 
@@ -258,12 +267,8 @@ def _central(
     chosen: list[Sentence] = []
     left_out = 0
     for share, numbers, centre in wanted:
-        candidates: list[Sentence] = []
-        for at in numbers:
-            if chunk := chunks.get(passages[at].id):
-                quotable, steering = tools.candidates(at, chunk)
-                candidates += quotable
-                left_out += steering
+        candidates, steering = tools.candidates(numbers, passages, chunks)
+        left_out += steering
         chosen += best(telling(candidates), share, tools.embedder, centre=centre)
     return chosen, left_out
 
@@ -284,13 +289,7 @@ def _about(
     beside = scores[1:-1] + BESIDE * (scores[:-2] + scores[2:])
     order = [int(at) for at in np.argsort(-beside, kind="stable")[:TOPIC_PASSAGES] if beside[at]]
     chunks = tools.library.chunks([passages[at].id for at in order])
-    candidates: list[Sentence] = []
-    left_out = 0
-    for rank, at in enumerate(order):
-        if chunk := chunks.get(passages[at].id):
-            quotable, steering = tools.candidates(at, chunk, rank)
-            candidates += quotable
-            left_out += steering
+    candidates, left_out = tools.candidates(order, passages, chunks)
     topic = SummaryTopic.of(about, tools.embedder, tools.tokenize)
     chosen = best(telling(candidates), count, tools.embedder, topic)
     return sorted(chosen, key=lambda sentence: sentence.chunk.start), left_out
@@ -301,25 +300,21 @@ def _scored(chosen: Sequence[Sentence], source: str) -> tuple[ScoredChunk, ...]:
 
 
 def _unit(sections: Sequence[SummarySection]) -> Unit:
-    places = (
-        mark.citation.place
-        for section in sections
-        for statement in section.statements
-        for mark in statement.citations
-    )
+    places = (citation.place for citation in _citations(sections))
     return next((place.unit for place in places if place), "page")
+
+
+def _citations(sections: Sequence[SummarySection]) -> Iterator[Citation]:
+    for section in sections:
+        for statement in section.statements:
+            yield from (mark.citation for mark in statement.citations)
 
 
 def _skipped(
     sections: Sequence[SummarySection], numbers: Sequence[int], pages: Pages | None
 ) -> tuple[tuple[int, int], ...]:
     """First and last of the runs of pages that no sentence is from."""
-    cited = {
-        mark.citation.page
-        for section in sections
-        for statement in section.statements
-        for mark in statement.citations
-    }
+    cited = {citation.page for citation in _citations(sections)}
     first, last = pages or (1, None)
     there = [number for number in numbers if number >= first and (last is None or number <= last)]
     least = max(_LEAST_GAP, -(-len(there) // _GAPS))

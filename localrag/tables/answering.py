@@ -128,7 +128,11 @@ def answered(
         if number and not _may_follow(rows, judged[0][0]):
             break
         yield Step("plan", {"files": _names(rows, access)}, sure, seconds)
-        answer = yield from _from_rows(question, scope, rows, hits, access, chooser, llm)
+        answer: bool | None = False
+        if isinstance(rows, Collection):
+            answer = yield from _from_documents(question, scope, rows, hits, access, chooser, llm)
+        elif len(rows.rows) <= MOST_ROWS:
+            answer = yield from _from_sheets(question, rows, access, llm, scope.computes)
         if answer:
             return True
         seconds = 0.0
@@ -154,22 +158,6 @@ def _may_follow(rows: plan.Rows, first: plan.Rows) -> bool:
     """Whether rows are another view of the first, such as the documents that a table is from."""
     few = isinstance(rows, Dataset) or len(rows.documents) <= _FEW_DOCUMENTS
     return few and not set(rows.sources).isdisjoint(first.sources)
-
-
-def _from_rows(
-    question: str,
-    scope: plan.Scope,
-    rows: plan.Rows,
-    hits: Sequence[str],
-    access: LibraryAccess,
-    chooser: Chooser,
-    llm: LLM,
-) -> Pieces:
-    if isinstance(rows, Collection):
-        return (yield from _from_documents(question, scope, rows, hits, access, chooser, llm))
-    if len(rows.rows) > MOST_ROWS:
-        return False
-    return (yield from _from_sheets(question, rows, access, llm, scope.computes))
 
 
 def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:

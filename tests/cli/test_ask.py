@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from as_program import run_program
 from http_server import allowed_answers, asked_text, chat, serving
 
 from localrag.cli.ask import ask
@@ -48,23 +47,17 @@ def run(
     server: tuple[str, list[str]], models_dir: Callable[[str], Path], tmp_path: Path
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     models_dir("use-multilingual-v3")
-    environment = os.environ | {
-        "LOCALRAG_LLM_BACKEND": "openai",
-        "LOCALRAG_LIBRARY": str(tmp_path / "library"),
-    }
 
     def localrag(
         *arguments: str, typed: str = "", base_url: str = server[0], language: str = "en"
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "localrag", *arguments],
-            env=environment | {"LOCALRAG_LLM_BASE_URL": base_url, "LOCALRAG_LANG": language},
-            input=typed,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-            timeout=120,
-        )
+        variables = {
+            "LOCALRAG_LLM_BACKEND": "openai",
+            "LOCALRAG_LLM_BASE_URL": base_url,
+            "LOCALRAG_LIBRARY": str(tmp_path / "library"),
+            "LOCALRAG_LANG": language,
+        }
+        return run_program(*arguments, variables=variables, typed=typed)
 
     added = localrag("add", str(ROOT / "data" / "ai-overview.en.pdf"))
     assert added.returncode == 0, added.stderr
@@ -202,14 +195,7 @@ def test_self_rag_without_a_relevant_passage(
 
 def failing(*arguments: str, language: str = "en") -> str:
     """What is said about a command line that makes no sense."""
-    done = subprocess.run(
-        [sys.executable, "-m", "localrag", "ask", "Who?", *arguments],
-        env=os.environ | {"LOCALRAG_LANG": language},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=60,
-    )
+    done = run_program("ask", "Who?", *arguments, variables={"LOCALRAG_LANG": language})
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     return done.stderr

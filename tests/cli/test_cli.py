@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from as_program import run_program
 
 from localrag.cli.group import COMMANDS
 
@@ -32,14 +30,7 @@ class Result:
 
 
 def localrag(*arguments: str, python: tuple[str, ...] = (), **variables: str) -> Result:
-    done = subprocess.run(
-        [sys.executable, *python, "-m", "localrag", *arguments],
-        env=os.environ | variables,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=300,
-    )
+    done = run_program(*arguments, variables=variables, python=python)
     return Result(done.returncode, done.stdout, done.stderr)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from as_program import run_program
 from http_server import allowed_answers, asked_text, chat, serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ def run(
     for model in ("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8"):
         models_dir(model)
     folder = tmp_path_factory.mktemp("compare")
-    environment = os.environ | {
+    variables = {
         "LOCALRAG_CONFIG": str(folder / "config.toml"),
         "LOCALRAG_LANG": "en",
         "LOCALRAG_LIBRARY": str(folder / "library"),
@@ -57,16 +57,7 @@ def run(
         "LOCALRAG_LLM_BASE_URL": server,
     }
 
-    def localrag(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "localrag", *arguments],
-            env=environment,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-            timeout=300,
-        )
-
+    localrag = partial(run_program, variables=variables)
     added = localrag("add", str(ROOT / "data" / "ai-overview.en.pdf"))
     assert added.returncode == 0, added.stderr
     return localrag

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from as_program import run_program
 from http_server import Exchange, chat, serving
 from judging_llm import JudgingLLM
 from waiting import until
@@ -100,14 +101,7 @@ def environment(
 
 
 def localrag(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "localrag", *arguments],
-        env=environment,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=300,
-    )
+    return run_program(*arguments, variables=environment)
 
 
 def data_set(folder: Path, rows: list[dict[str, Any]] = ROWS) -> str:

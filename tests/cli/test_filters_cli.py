@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from as_program import run_program
 from http_server import chat, serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,14 +32,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
 
 
 def localrag(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "localrag", *arguments],
-        env=os.environ | variables,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
+    return run_program(*arguments, variables=variables)
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html.parser import HTMLParser
 
 import pytest
 from answers import answer
+from comparison_page import Page
 from scripted_llm import ScriptedLLM
 
 from localrag.evaluation.comparisons.base import ComparedQuestion, Comparison, compare
@@ -132,20 +132,6 @@ def test_with_a_reference_the_ways_are_graded_in_the_language_of_the_question() 
     assert comparison.language == "zh"
     assert "总体：最好的是 llm" in verdict(comparison)
     assert run()[0].questions[0].found == ()
-
-
-class Page(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def test_the_page_shows_ways_ranks_and_the_verdict() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 from answers import answer
+from comparison_page import Page
 from mode_answers import REFUSAL, compared, comparison, self_rag, standard
 
 from localrag.evaluation.comparisons.base import Comparison
@@ -17,20 +17,6 @@ from localrag.presentation.comparisons import of_modes, render_page
 from localrag.types import Citation, Step
 
 VICIOUS = "<script>alert(1)</script><img src=x onerror=alert(2)> ${title} $$ & \" ' </p>"
-
-
-class Page(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def example() -> Comparison[Verdict]:

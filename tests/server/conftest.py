@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+from httpx_sse import connect_sse
 from library.library_fixtures import EMBEDDER, add, document, open_library
 from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM, asks_for_parts, asks_for_wordings
@@ -34,6 +36,12 @@ from localrag.types import Message
 
 __all__ = ["TOKEN", "browser", "opened"]
 GARDEN = "The glass house was opened in 1907. It has two hundred orchids."
+GREETING = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
+"""With which clients of an older Model Context Protocol begin a session."""
 TEA = "云溪茶园在三月采摘春茶。茶园有四个山坡。"
 
 
@@ -100,6 +108,16 @@ def expect_line(http: httpx.Client, *, waiting: int, answering: int | None = Non
     if answering is not None:
         lines.add(f"localrag_answering {answering}.0")
     until(lambda: lines <= set(http.get("/metrics").text.splitlines()))
+
+
+def streamed_events(http: httpx.Client, path: str, **request: Any) -> Iterator[tuple[str, Any]]:
+    """Name and data of each event with which a POST is answered, as they come."""
+    with connect_sse(http, "POST", path, **request) as source:
+        if source.response.is_error:
+            source.response.read()
+        source.response.raise_for_status()
+        for event in source.iter_sse():
+            yield event.event, json.loads(event.data)
 
 
 @dataclass

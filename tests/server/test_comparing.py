@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from httpx_sse import connect_sse
 from playwright.sync_api import expect
-from server.conftest import GARDEN, Served
+from server.conftest import GARDEN, Served, streamed_events
 from server.in_browser import Open
 
 QUESTION = "When was the glass house opened?"
@@ -26,10 +24,7 @@ def no_cross_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compared(http: httpx.Client, **asked: object) -> Iterator[tuple[str, Any]]:
     body = {"question": QUESTION, "vary": "rerankers", **asked}
-    with connect_sse(http, "POST", "/api/compare", json=body) as source:
-        source.response.raise_for_status()
-        for event in source.iter_sse():
-            yield event.event, json.loads(event.data)
+    return streamed_events(http, "/api/compare", json=body)
 
 
 def test_rerankers_are_told_as_they_come_then_side_by_side(served: Served) -> None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from httpx_sse import connect_sse
 from playwright.sync_api import expect
-from server.conftest import Served, expect_line
+from server.conftest import Served, expect_line, streamed_events
 from server.in_browser import Open
 
 from localrag import factory
@@ -36,10 +36,7 @@ def _own_cache(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def evaluated(http: httpx.Client, **asked: object) -> Iterator[tuple[str, Any]]:
     data = "\n".join(map(json.dumps, ROWS))
     body = {"name": "garden.jsonl", "data": data, **asked}
-    with connect_sse(http, "POST", "/api/evaluate", json=body) as source:
-        source.response.raise_for_status()
-        for event in source.iter_sse():
-            yield event.event, json.loads(event.data)
+    return streamed_events(http, "/api/evaluate", json=body)
 
 
 def test_a_report_is_made_shown_and_forgotten(served: Served) -> None:

@@ -26,7 +26,7 @@ from library.library_fixtures import add, document
 from mcp import Client, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from server.conftest import GARDEN, TOKEN, Served
+from server.conftest import GARDEN, GREETING, TOKEN, Served
 
 from localrag import factory
 from localrag.config.settings import HostedSettings, Settings
@@ -232,18 +232,13 @@ def test_cancelling_stops_the_model(served: Served, era: str) -> None:
 def test_a_client_that_goes_away_stops_the_model_too(served: Served) -> None:
     """One of the older kind, of which nothing is heard any more."""
     slow = Slow(served)
-    greeting = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    }
     with served.client(accept="application/json, text/event-stream") as http:
 
         def send(method: str, params: object, **more: object) -> httpx.Response:
             body = {"jsonrpc": "2.0", "method": method, "params": params, **more}
             return http.post("/mcp", json=body)
 
-        begun = send("initialize", greeting, id=1)
+        begun = send("initialize", GREETING, id=1)
         http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
         send("notifications/initialized", {})
         params = {"name": "ask", "arguments": {"question": QUESTION}}

@@ -19,7 +19,7 @@ import pymupdf
 import pytest
 from fakes import HashEmbedder
 from library.library_fixtures import EMBEDDER, add, bytes_on_disk, document, indexes, open_library
-from server.conftest import TOKEN, running
+from server.conftest import GREETING, TOKEN, running
 from server.live_server import PROGRAM, Machine
 from server.test_uploads import send
 from waiting import until
@@ -619,11 +619,6 @@ def test_an_assistants_next_request_may_come_to_another_node(
     place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of a client of an older version, which begins with a handshake."""
-    greeting = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    }
     with on_nodes(place, tmp_path, monkeypatch) as (one, two, _, _):
 
         def call(http: httpx.Client, method: str, params: object) -> httpx.Response:
@@ -631,7 +626,7 @@ def test_an_assistants_next_request_may_come_to_another_node(
             accept = {"accept": "application/json, text/event-stream"}
             return http.post("/mcp", json=body, headers=accept)
 
-        begun = call(one, "initialize", greeting)
+        begun = call(one, "initialize", GREETING)
         assert "mcp-session-id" not in begun.raise_for_status().headers
         assert '"search"' in call(two, "tools/list", {}).raise_for_status().text
 

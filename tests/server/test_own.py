@@ -10,18 +10,22 @@ from http.client import HTTPConnection
 
 import httpx
 from fakes import ConstantMeter
-from httpx_sse import connect_sse
-from server.conftest import GARDEN, LONG, LONG_PAUSE, TOKEN, Served, expect_line
+from server.conftest import (
+    GARDEN,
+    LONG,
+    LONG_PAUSE,
+    TOKEN,
+    Served,
+    expect_line,
+    streamed_events,
+)
 
 QUESTION = "When was the glass house opened?"
 
 
 def events(http: httpx.Client, **asked: object) -> Iterator[tuple[str, dict[str, object]]]:
     body = {"question": QUESTION, **asked}
-    with connect_sse(http, "POST", "/api/ask", json=body) as source:
-        source.response.raise_for_status()
-        for event in source.iter_sse():
-            yield event.event, json.loads(event.data)
+    return streamed_events(http, "/api/ask", json=body)
 
 
 def test_passages_come_before_the_answer_and_texts_make_it(served: Served) -> None:

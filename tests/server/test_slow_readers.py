@@ -15,7 +15,7 @@ import anyio
 import httpx
 import pytest
 from mcp.server.session import ServerSession
-from server.conftest import TOKEN, Served
+from server.conftest import GREETING, TOKEN, Served
 from waiting import until
 
 from localrag.server import listening
@@ -128,14 +128,9 @@ def test_a_tool_whose_progress_nobody_reads_frees_the_model(
         "arguments": {"question": QUESTION},
         "_meta": {"progressToken": 1},
     }
-    head = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "t", "version": "1"},
-    }
     with served.client(accept="application/json, text/event-stream") as http:
         begun = http.post(
-            "/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": head}
+            "/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": GREETING}
         )
         http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
         http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})

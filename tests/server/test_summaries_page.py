@@ -9,10 +9,9 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from httpx_sse import connect_sse
 from library.library_fixtures import add, document
 from playwright.sync_api import expect
-from server.conftest import Served
+from server.conftest import Served, streamed_events
 from server.in_browser import Open
 from server.test_mcp_http import call, connected
 
@@ -36,10 +35,7 @@ def houses(served: Served) -> Served:
 
 
 def told(http: httpx.Client, **asked: object) -> Iterator[tuple[str, Any]]:
-    with connect_sse(http, "POST", "/api/summaries", json=asked) as source:
-        source.response.raise_for_status()
-        for event in source.iter_sse():
-            yield event.event, json.loads(event.data)
+    return streamed_events(http, "/api/summaries", json=asked)
 
 
 def text_of(section: dict[str, Any]) -> str:

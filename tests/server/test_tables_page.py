@@ -10,11 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
-from httpx_sse import connect_sse
 from library.library_fixtures import add, document
 from openpyxl import load_workbook
 from playwright.sync_api import Page, expect
-from server.conftest import Served
+from server.conftest import Served, streamed_events
 from server.in_browser import Open
 
 from localrag.tables.records import Column, SavedTable
@@ -41,11 +40,7 @@ def houses(served: Served) -> Served:
 
 def told(http: httpx.Client, *columns: object, **asked: object) -> Iterator[tuple[str, Any]]:
     body = {"columns": columns, **asked}
-    with connect_sse(http, "POST", "/api/tables", json=body) as source:
-        source.response.read() if source.response.status_code != 200 else None
-        source.response.raise_for_status()
-        for event in source.iter_sse():
-            yield event.event, json.loads(event.data)
+    return streamed_events(http, "/api/tables", json=body)
 
 
 def cells(events: list[tuple[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -20,9 +19,8 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from httpx_sse import connect_sse
 from library.library_fixtures import indexes
-from server.conftest import Served
+from server.conftest import Served, streamed_events
 from sse_starlette import ServerSentEvent
 
 from localrag.errors import LibraryDamagedError, LibraryError
@@ -40,9 +38,7 @@ def send(
     http: httpx.Client, name: str, data: bytes, **headers: str
 ) -> list[tuple[str, dict[str, object]]]:
     given = {"params": {"name": name}, "content": data, "headers": RAW | headers}
-    with connect_sse(http, "POST", "/api/documents", **given) as source:
-        source.response.raise_for_status()
-        return [(event.event, json.loads(event.data)) for event in source.iter_sse()]
+    return list(streamed_events(http, "/api/documents", **given))
 
 
 def kept(served: Served) -> dict[str, bytes]:

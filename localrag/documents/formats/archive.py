@@ -11,7 +11,7 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree
 
 import defusedxml.ElementTree
@@ -168,6 +168,11 @@ def packed(members: dict[str, bytes]) -> io.BytesIO:
     return stream
 
 
+def part_of(parts: Mapping[str, tuple[str, str]], kind: str) -> str:
+    """The name of the first part of a kind, of those that `related` gives; "" for none."""
+    return next((part for known, part in parts.values() if known == kind), "")
+
+
 def local(tag: str) -> str:
     """A tag without its namespace."""
     return tag.rpartition("}")[2]
@@ -187,7 +192,4 @@ def is_true(value: str | None) -> bool:
 
 def core_title(archive: ZipArchive) -> str:
     """The title that an Office file says it has."""
-    root = archive.xml("docProps/core.xml")
-    if root is None:
-        return ""
-    return next((element.text or "" for element in root if local(element.tag) == "title"), "")
+    return next((e.text or "" for e in elements(archive.xml("docProps/core.xml"), "title")), "")

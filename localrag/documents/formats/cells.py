@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from localrag.documents.formats.numbers import plain
-from localrag.documents.lines import CELL_BREAK, grouped, squeeze
+from localrag.documents.lines import CELL_BREAK, grouped, squeeze, without_empty_end
 from localrag.text.normalize import clean
 
 MOST_CELLS = 3_000_000
@@ -186,6 +186,4 @@ def cell_text(value: object) -> str:
 
 def row_text(cells: list[str]) -> str:
     """A row on one line; empty cells hold their place, those at the end do not."""
-    while cells and not cells[-1]:
-        cells.pop()
-    return CELL_BREAK.join(cells) if any(cells) else ""
+    return CELL_BREAK.join(without_empty_end(cells))

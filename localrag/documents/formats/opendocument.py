@@ -25,10 +25,18 @@ from localrag.documents.formats.comments import comment
 from localrag.documents.formats.numbering import counted
 from localrag.documents.formats.numbers import plain
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
+from localrag.documents.lines import (
+    Line,
+    PageLines,
+    build,
+    empty,
+    hidden_notes,
+    squeeze,
+    table_lines,
+)
 from localrag.documents.pictures import Pictures
 from localrag.text.normalize import clean
-from localrag.types import Document, PageNote
+from localrag.types import Document
 
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
@@ -66,17 +74,14 @@ def read(file: SourceFile) -> Document:
         walk.ground(page, filled=bool(slides) or styles.page_filled)
         if styles.hides(page):
             # A hidden slide keeps its number, as in the program that shows it.
-            note = PageNote("hidden text", {"what": "slide", "count": 1})
-            pages.append(PageLines([], notes=(note,)))
+            pages.append(PageLines([], notes=hidden_notes(1, "slide")))
             continue
         lines = list(walk.blocks(page))
         if not slides:
             lines = [*walk.running("header"), *lines, *walk.running("footer")]
         label = next((line.text for line in lines if line.level), "") if slides else ""
-        note = PageNote("hidden text", {"what": "text", "count": walk.hidden})
-        notes = (note,) if walk.hidden else ()
         names = (image.get(f"{_XLINK}href", "") for image in page.iter(f"{_DRAW}image"))
-        read = PageLines(lines, label, notes=notes)
+        read = PageLines(lines, label, notes=hidden_notes(walk.hidden))
         pages.append(pictures.on(read, names))
         file.page_done()
     if not any(page.lines for page in pages):

@@ -14,9 +14,17 @@ from itertools import groupby
 from localrag.documents.formats.cells import row_text
 from localrag.documents.formats.comments import comment
 from localrag.documents.formats.table import SourceFile, damaged
-from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
+from localrag.documents.lines import (
+    Line,
+    PageLines,
+    build,
+    empty,
+    hidden_notes,
+    squeeze,
+    table_lines,
+)
 from localrag.text.normalize import clean
-from localrag.types import Document, PageNote
+from localrag.types import Document
 
 _TOKEN = re.compile(
     rb"\\bin(\d{1,10}) ?"
@@ -141,9 +149,8 @@ def read(file: SourceFile) -> Document:
     lines = reader.read()
     if not lines:
         raise empty(file.source)
-    note = PageNote("hidden text", {"what": "text", "count": reader.hidden})
-    notes = (note,) if reader.hidden else ()
-    return build(file, [PageLines(lines, notes=notes)], reader.title, unit="text")
+    page = PageLines(lines, notes=hidden_notes(reader.hidden))
+    return build(file, [page], reader.title, unit="text")
 
 
 class _RtfReader:

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from localrag.documents.formats import opendocument
-from localrag.documents.formats.archive import ZipArchive, core_title
+from localrag.documents.formats.archive import ZipArchive, core_title, part_of
 from localrag.documents.formats.cells import MOST_CELLS, Sheet, cell_text, repeat_merged, tables
 from localrag.documents.formats.table import SourceFile, damaged, encrypted
 from localrag.documents.formats.xlsx import Workbook
-from localrag.documents.lines import Line, PageLines, build, squeeze, table_lines
+from localrag.documents.lines import Line, PageLines, build, hidden_notes, squeeze, table_lines
 from localrag.documents.pictures import Pictures, stored
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
@@ -27,8 +27,7 @@ def read(file: SourceFile) -> Document:
     title, archive = "", None
     if file.data.startswith(b"PK"):
         archive = ZipArchive(file)
-        kinds = archive.related("").values()
-        main = next((part for kind, part in kinds if kind == "officeDocument"), "xl/workbook.xml")
+        main = part_of(archive.related(""), "officeDocument") or "xl/workbook.xml"
         if main.endswith(".xml") and main in archive:
             title = core_title(archive)
             hidden_too = file.options.hidden_text
@@ -56,9 +55,7 @@ def _page(sheet: Sheet) -> PageLines:
         alone = len(table) == 1 and len(table[0][1]) == 1
         lines += [replace(rows[0], table=None)] if alone else rows
     lines += map(Line, sheet.remarks)
-    notes = [
-        PageNote("hidden text", {"what": what, "count": n}) for what, n in sheet.hidden.items()
-    ]
+    notes = [note for what, n in sheet.hidden.items() for note in hidden_notes(n, what)]
     if sheet.formulas:
         notes.append(PageNote("left out", {"what": "formulas", "count": sheet.formulas}))
     if sheet.cut_short:

@@ -10,12 +10,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import ZipArchive, core_title, elements, local
+from localrag.documents.formats.archive import ZipArchive, core_title, elements, local, part_of
 from localrag.documents.formats.cells import Range, cell_text, filled
 from localrag.documents.formats.comments import comment
 from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import Line, PageLines, build, empty, squeeze, table_lines
+from localrag.documents.lines import (
+    Line,
+    PageLines,
+    build,
+    empty,
+    hidden_notes,
+    squeeze,
+    table_lines,
+)
 from localrag.documents.pictures import Pictures
 from localrag.text.normalize import clean
 from localrag.types import Document, PageNote
@@ -32,23 +40,19 @@ def read(file: SourceFile) -> Document:
     archive = ZipArchive(file)
     pages: list[PageLines] = []
     pictures = Pictures(file, archive)
-    kinds = archive.related("").values()
-    main = next((part for kind, part in kinds if kind == "officeDocument"), "")
-    authors = _authors(archive, main)
+    authors = _authors(archive, part_of(archive.related(""), "officeDocument"))
     try:
         for slide in pptx.Presentation(io.BytesIO(file.data)).slides:
             # A hidden slide keeps its number, as in the program that shows it.
             if slide._element.get("show") in ("0", "false") and not file.options.hidden_text:
-                note = PageNote("hidden text", {"what": "slide", "count": 1})
-                pages.append(PageLines([], notes=(note,)))
+                pages.append(PageLines([], notes=hidden_notes(1, "slide")))
                 continue
             reader = _Slide(archive, slide, file.options.hidden_text)
             lines = list(reader.lines())
             lines += _comments(archive, reader.related, authors)
             label = next((line.text for line in lines if line.level), "")
             notes = [PageNote("damaged", {"reason": reason}) for reason in reader.damaged]
-            if reader.hidden:
-                notes.append(PageNote("hidden text", {"what": "text", "count": reader.hidden}))
+            notes += hidden_notes(reader.hidden)
             names = (part for kind, part in reader.related.values() if kind == "image")
             page = PageLines(lines, label, notes=tuple(notes))
             pages.append(pictures.on(page, names))

@@ -20,16 +20,17 @@ from localrag.documents.formats.archive import (
     is_true,
     local,
     packed,
+    part_of,
 )
 from localrag.documents.formats.comments import comment
 from localrag.documents.formats.drawing import chart_rows, chart_title, paragraphs
 from localrag.documents.formats.html import html_lines
 from localrag.documents.formats.numbering import WordNumbering, value_of
 from localrag.documents.formats.table import SourceFile
-from localrag.documents.lines import PageLines, build, empty, squeeze
+from localrag.documents.lines import PageLines, build, empty, hidden_notes, squeeze
 from localrag.documents.pictures import Pictures, stored
 from localrag.text.normalize import clean
-from localrag.types import Document, PageNote
+from localrag.types import Document
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
@@ -73,8 +74,7 @@ def read(file: SourceFile) -> Document:
     except Exception as error:  # whatever a damaged file leads mammoth to
         raise archive.damaged(error) from error
     file.page_done()
-    note = PageNote("hidden text", {"what": "text", "count": package.hidden})
-    page = PageLines(html_lines(clean(html)), notes=(note,) if package.hidden else ())
+    page = PageLines(html_lines(clean(html)), notes=hidden_notes(package.hidden))
     page = Pictures(file, archive).on(page, stored(archive, "word/media/"))
     if not page.lines:
         raise empty(file.source)
@@ -88,8 +88,7 @@ class _Package:
         self.hidden = 0
         """Runs of text that were left out because Word does not show them."""
         self._archive, self._hidden_too = archive, hidden_too
-        kinds = archive.related("").values()
-        self._main = next((part for kind, part in kinds if kind == "officeDocument"), "")
+        self._main = part_of(archive.related(""), "officeDocument")
         self._related = archive.related(self._main)
         styles = self._part_root("styles")
         self._headings, self._vanished = _styles(styles)
@@ -108,17 +107,14 @@ class _Package:
         for kind in ("footnotes", "endnotes"):
             notes = self._part_root(kind)
             if notes is not None:
-                self._prepare(notes, self._part(kind))
+                self._prepare(notes, part_of(self._related, kind))
                 parts[kind] = notes
             _drop_references(parts.values(), kind.removesuffix("s"), notes)
         made = {f"word/{name}.xml": _serialised(part) for name, part in parts.items()}
         return made | {"word/styles.xml": _serialised(self._heading_styles())}
 
-    def _part(self, kind: str) -> str:
-        return next((part for known, part in self._related.values() if known == kind), "")
-
     def _part_root(self, kind: str) -> ElementTree.Element | None:
-        return self._archive.xml(self._part(kind))
+        return self._archive.xml(part_of(self._related, kind))
 
     def _prepare(self, root: ElementTree.Element, part: str) -> None:
         related = self._archive.related(part)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from xml.etree import ElementTree
 
-from localrag.documents.formats.archive import ZipArchive, elements, is_true, local
+from localrag.documents.formats.archive import ZipArchive, elements, is_true, local, part_of
 from localrag.documents.formats.cells import (
     MOST_CELLS,
     MOST_COLUMNS,
@@ -73,12 +73,9 @@ class Workbook:
 
     # What all sheets share
 
-    def _part(self, kind: str) -> str:
-        return next((part for known, part in self._parts.values() if known == kind), "")
-
     def _read_formats(self) -> list[str]:
         """The format of each style by its number."""
-        root = self._archive.xml(self._part("styles"))
+        root = self._archive.xml(part_of(self._parts, "styles"))
         if root is None:
             return []
         own = {
@@ -90,7 +87,7 @@ class Workbook:
         return [known.get(style.get("numFmtId", ""), GENERAL) for style in styles]
 
     def _read_strings(self) -> Iterator[str]:
-        part = self._part("sharedStrings")
+        part = part_of(self._parts, "sharedStrings")
         if part not in self._archive:
             return
         for number, element in enumerate(self._archive.stream(part)):
@@ -101,7 +98,7 @@ class Workbook:
                 self._alive()
 
     def _people(self) -> dict[str, str]:
-        root = self._archive.xml(self._part("person"))
+        root = self._archive.xml(part_of(self._parts, "person"))
         return {} if root is None else {e.get("id", ""): e.get("displayName", "") for e in root}
 
     # One sheet

@@ -113,9 +113,9 @@ class Judge:
         """Whether one context helps to arrive at the reference answer.
 
         It does where it bears out at least one sentence of it; a bare "Yes." beside others is
-        none. Asked whether the answer can be
-        found in the text, a small model says yes of many a text that only shares a subject with
-        it; whether it can be confirmed, it tells apart (`benchmarks/evaluation.md`).
+        none. Asked whether the answer can be found in the text, a small model says yes of many a
+        text that only shares a subject with it; whether it can be confirmed, it tells apart
+        (`benchmarks/evaluation.md`).
         """
         spoken = sentences(reference)
         whole = [sentence for sentence in spoken if len(tokens(sentence)) >= _SAYS_SOMETHING]

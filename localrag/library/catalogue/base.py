@@ -69,6 +69,11 @@ class Connection(Statements, Protocol):
         """The number of the newest migration."""
 
 
+def quoted(names: Iterable[str]) -> str:
+    """Names of our own schema for a statement."""
+    return ", ".join(f'"{name}"' for name in names)
+
+
 def delete_rows(sql: Statements, table: str, column: str, value: str | None) -> bool:
     """Drop the rows of a table with this value, or all for None; whether there were any."""
     only, values = ("1 = 1", ()) if value is None else (f"{column} = ?", (value,))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 from weakref import WeakSet
 
 from localrag.errors import LibraryDamagedError, LibraryError
-from localrag.library.catalogue.base import Row
+from localrag.library.catalogue.base import Row, quoted
 from localrag.library.folder.gate import names_other_files
 from localrag.library.folder.vaults import lacking
 from localrag.system.files import open_in_place, open_plain
@@ -174,8 +174,7 @@ class GuardedConnection(_Connection):
 
     def table(self, name: str, columns: Sequence[str], where: str = "") -> Iterable[Row]:
         """All rows of a table, or those that a WHERE of our own leaves."""
-        column_list = ", ".join(f'"{column}"' for column in columns)
-        return self.execute(f"SELECT {column_list} FROM {name} {where}")  # noqa: S608 - names of our own schema
+        return self.execute(f"SELECT {quoted(columns)} FROM {name} {where}")  # noqa: S608 - names of our own schema
 
     def version(self) -> int:
         """The number of the newest migration that the file has had."""

@@ -5,17 +5,16 @@ Reads what lies around the span, never the whole of a long document.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 
 from localrag.documents.positions import Layout, decode, rectangles
-from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.filters import LAST_PAGE
 from localrag.library.catalogue.guarded import damaged_rows
-from localrag.library.catalogue.reads import BATCH, Snapshot
+from localrag.library.catalogue.reads import Snapshot
 from localrag.library.records import OnPage, PageSpan
 from localrag.types import Place, Unit
 
@@ -34,12 +33,11 @@ def place_of(snapshot: Snapshot, document_id: str, offset: int) -> Place | None:
 def places_of(snapshot: Snapshot, asked: Sequence[tuple[str, int]]) -> list[Place | None]:
     """The same of many: as many statements as one takes."""
     places: dict[int, _KnownPlace] = {}
-    for row in _of_each(
-        snapshot,
+    for row in snapshot.rows_of_places(
         'SELECT asked.place, d.number, d.unit, p.position, p.number, p."start", p.label FROM asked '
         "JOIN documents d ON d.id = asked.document JOIN pages p ON p.document = d.number "
         "AND p.position = (SELECT q.position FROM pages q WHERE q.document = d.number "
-        'AND q."start" <= asked.until ORDER BY q.position DESC LIMIT 1)',
+        'AND q."start" <= asked.until ORDER BY q.position DESC LIMIT 1) ORDER BY asked.place',
         {at: (document_id, 0, offset) for at, (document_id, offset) in enumerate(asked)},
         kinds=(int, int, str, int, int, int, str),
     ):
@@ -70,8 +68,7 @@ def page_of(
     """The page of that number, else the one on which a code point stands; None for none."""
     if number is not None and number > LAST_PAGE:
         return None
-    row = _first(
-        snapshot,
+    row = snapshot.first(
         'SELECT p.position, p.number, p.label, p."start", p."end" FROM documents d '
         "JOIN pages p ON p.document = d.number WHERE d.id = ? "
         'AND CASE WHEN ? THEN p.number = ? ELSE p."start" <= ? END '
@@ -125,13 +122,12 @@ class _KnownPlace(NamedTuple):
 def _rows(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dict[int, int]:
     """The rows of sheets, from 1, in which places stand; not of those beside a sheet's rows."""
     marks: dict[int, tuple[int, int]] = {}
-    for at, stored, end in _of_each(
-        snapshot,
+    for at, stored, end in snapshot.rows_of_places(
         'SELECT asked.place, l.layout, p."end" FROM asked JOIN pages p '
         "ON p.document = asked.document AND p.position = asked.since JOIN layouts l "
         "ON l.document = p.document AND l.position = p.position WHERE EXISTS "
         '(SELECT 1 FROM tables t WHERE t.document = asked.document AND t."start" <= asked.until '
-        'AND t."end" >= asked.until)',
+        'AND t."end" >= asked.until) ORDER BY asked.place',
         {
             at: (passage.number, passage.position, passage.place.start)
             for at, passage in asked.items()
@@ -152,12 +148,11 @@ def _below_headings(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dic
     """The places with the heading above them, and their paragraphs below it."""
     headings = {
         at: (start, text)
-        for at, start, text in _of_each(
-            snapshot,
+        for at, start, text in snapshot.rows_of_places(
             'SELECT asked.place, h."start", h.text FROM asked JOIN headings h '
             "ON h.document = asked.document AND h.position = (SELECT g.position FROM headings g "
             'WHERE g.document = asked.document AND g."start" BETWEEN asked.since AND asked.until '
-            'ORDER BY g."start" DESC LIMIT 1)',
+            'ORDER BY g."start" DESC LIMIT 1) ORDER BY asked.place',
             {
                 at: (
                     passage.number,
@@ -195,32 +190,9 @@ def _lines(
     return {at: text.count("\n") for at, text in zip(near, texts, strict=True)}
 
 
-def _of_each(
-    snapshot: Snapshot,
-    query: str,
-    asked: Mapping[int, tuple[object, int, int]],
-    *,
-    kinds: tuple[type, ...],
-) -> Iterator[Row]:
-    """The rows of a query about `asked`: for each place a document and two numbers."""
-    places = [*asked]
-    for first in range(0, len(places), BATCH):
-        some = places[first : first + BATCH]
-        yield from snapshot.sql.rows(
-            "WITH asked(place, document, since, until) AS "
-            f"(VALUES {', '.join(['(?, ?, ?, ?)'] * len(some))}) {query} ORDER BY asked.place",
-            *(value for at in some for value in (at, *asked[at])),
-            kinds=kinds,
-        )
-
-
 def _decoded(stored: bytes, start: int, end: int, length: int) -> Layout:
     """The marks for `start:end` of a page with `length` code points."""
     try:
         return decode(stored, start, end, length=length)
     except ValueError as error:
         raise damaged_rows(error) from error
-
-
-def _first(snapshot: Snapshot, query: str, *values: object, kinds: tuple[type, ...]) -> Row | None:
-    return next(snapshot.sql.rows(query, *values, kinds=kinds), None)

@@ -293,7 +293,7 @@ class Snapshot:
 
     def document(self, document_id: str) -> Document | None:
         """A document as it was parsed, or None; `source` is the first of its paths."""
-        row = self._first(
+        row = self.first(
             "SELECT number, title, metadata, unit FROM documents WHERE id = ?",
             document_id,
             kinds=(int, str, str, str),
@@ -434,29 +434,43 @@ class Snapshot:
         In one statement, which gives what was asked for and not the blocks that it lies in.
         """
         texts = [""] * len(asked)
-        wanted = [
-            value
-            for place, (number, start, end) in enumerate(asked)
-            if start < end
-            for value in (place, number, start, min(end, _LONGEST))
-        ]
-        for first in range(0, len(wanted), 4 * BATCH):
-            some = wanted[first : first + 4 * BATCH]
-            rows = self.sql.rows(
-                "WITH asked(place, document, since, until) AS "
-                f"(VALUES {', '.join(['(?, ?, ?, ?)'] * (len(some) // 4))}) "
-                f"SELECT asked.place, b.block, substr(b.text, CAST({_SKIPPED} + 1 AS INTEGER), "
-                f"CAST(asked.until - b.block * {BLOCK} - {_SKIPPED} AS INTEGER)) "
-                "FROM asked JOIN blocks b ON b.document = asked.document "
-                f"AND b.block BETWEEN asked.since / {BLOCK} AND (asked.until - 1) / {BLOCK} "
-                "ORDER BY asked.place, b.block",
-                *some,
-                kinds=(int, int, str),
-                ordered=False,
-            )
-            for place, _, text in rows:
-                texts[place] += text
+        rows = self.rows_of_places(
+            f"SELECT asked.place, b.block, substr(b.text, CAST({_SKIPPED} + 1 AS INTEGER), "
+            f"CAST(asked.until - b.block * {BLOCK} - {_SKIPPED} AS INTEGER)) "
+            "FROM asked JOIN blocks b ON b.document = asked.document "
+            f"AND b.block BETWEEN asked.since / {BLOCK} AND (asked.until - 1) / {BLOCK} "
+            "ORDER BY asked.place, b.block",
+            {
+                place: (number, start, min(end, _LONGEST))
+                for place, (number, start, end) in enumerate(asked)
+                if start < end
+            },
+            kinds=(int, int, str),
+            ordered=False,
+        )
+        for place, _, text in rows:
+            texts[place] += text
         return texts
+
+    def rows_of_places(
+        self,
+        query: str,
+        asked: Mapping[int, tuple[object, int, int]],
+        *,
+        kinds: tuple[type, ...],
+        ordered: bool = True,
+    ) -> Iterator[Row]:
+        """The rows of a query about `asked`: for each place a document and two numbers."""
+        places = [*asked]
+        for first in range(0, len(places), BATCH):
+            some = places[first : first + BATCH]
+            yield from self.sql.rows(
+                "WITH asked(place, document, since, until) AS "
+                f"(VALUES {', '.join(['(?, ?, ?, ?)'] * len(some))}) {query}",
+                *(value for place in some for value in (place, *asked[place])),
+                kinds=kinds,
+                ordered=ordered,
+            )
 
     def source(self, path: str) -> SourceRecord | None:
         """What is known of a path, or None."""
@@ -633,7 +647,7 @@ class Snapshot:
         return chunk_rows
 
     def _number(self, document_id: str) -> int | None:
-        row = self._first("SELECT number FROM documents WHERE id = ?", document_id, kinds=(int,))
+        row = self.first("SELECT number FROM documents WHERE id = ?", document_id, kinds=(int,))
         return row[0] if row else None
 
     def _text(self, number: int) -> str:
@@ -645,7 +659,8 @@ class Snapshot:
         )
         return "".join(text for _, text in rows)
 
-    def _first(self, query: str, *values: object, kinds: tuple[type, ...]) -> Row | None:
+    def first(self, query: str, *values: object, kinds: tuple[type, ...]) -> Row | None:
+        """The first row of a query, its values of these types; None where there is none."""
         return next(self.sql.rows(query, *values, kinds=kinds), None)
 
     # What derived indexes follow

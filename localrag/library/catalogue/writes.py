@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import LibraryError, ParsingError, parsing_error
-from localrag.library.catalogue.base import Connection, Row
+from localrag.library.catalogue.base import Connection, Row, quoted
 from localrag.library.catalogue.checksums import (
     PASSAGES,
     SOURCES,
@@ -132,7 +132,7 @@ class Transaction(Snapshot):
 
     def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         marks = ", ".join("?" * len(columns))
-        self.sql.executemany(f"INSERT INTO {table}({_names(columns)}) VALUES ({marks})", rows)
+        self.sql.executemany(f"INSERT INTO {table}({quoted(columns)}) VALUES ({marks})", rows)
 
     def _last(self, table: str) -> int:
         """The largest number of its rows, 0 without any; the next ones follow."""
@@ -455,8 +455,8 @@ class Transaction(Snapshot):
         self.sql.execute("DELETE FROM removals")  # a new epoch: every index starts afresh
         self.set_meta(FORGOTTEN, generation)  # and has to: what it holds may be removed by now
         self.sql.execute(
-            f"INSERT INTO chunks(number, {_names(_FIELDS)}, document, generation) "
-            f"SELECT number, {_names(_FIELDS)}, document, ? FROM staged_chunks",
+            f"INSERT INTO chunks(number, {quoted(_FIELDS)}, document, generation) "
+            f"SELECT number, {quoted(_FIELDS)}, document, ? FROM staged_chunks",
             (generation,),
         )
         self.sql.execute("INSERT INTO embeddings SELECT number, vector FROM staged_chunks")
@@ -482,10 +482,6 @@ def _document_row(new: NewDocument) -> dict[str, str | int]:
         "unit": document.unit,
         "reader": READER,
     }
-
-
-def _names(columns: Sequence[str]) -> str:
-    return ", ".join(f'"{column}"' for column in columns)
 
 
 def _error_columns(file: UnreadFile) -> tuple[str, str, str, str]:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.languages import LanguageCode
-from localrag.models.llms.base import LLM, ChoiceScorer, Options
+from localrag.models.llms.base import LLM, ChoiceScorer
 from localrag.models.llms.probes import Probes
-from localrag.models.llms.structured import object_schema
+from localrag.models.llms.structured import object_schema, options_of_attempt
 from localrag.prompts import with_examples
 from localrag.types import Message
 
@@ -105,14 +105,7 @@ class WrittenChooser:
         room = self._llm.context_window - self._llm.count_prompt_tokens(messages)
         limit = max(_SHORTEST_REPLY, min(_REPLY_TOKENS, room))
         for attempt in range(ATTEMPTS):
-            # The same words again would bring the same reply again.
-            options = Options(
-                max_tokens=limit,
-                temperature=0.7 if attempt else 0.0,
-                seed=attempt,
-                schema=schema,
-                keep=keep,
-            )
+            options = options_of_attempt(attempt, limit, schema, keep)
             index = choice_in(self._llm.complete(messages, options).text, choices)
             if index is not None:
                 return Choice(np.eye(len(choices))[index], "written")

@@ -54,6 +54,15 @@ def proposal(
         return kind()
 
 
+def options_of_attempt(
+    attempt: int, limit: int, schema: Mapping[str, object], keep: int = 0
+) -> Options:
+    """How to ask for an object of at most `limit` tokens, again where it is not the first time."""
+    # The same words again would bring the same reply again.
+    warmth = 0.7 if attempt else 0.0
+    return Options(max_tokens=limit, temperature=warmth, seed=attempt, schema=schema, keep=keep)
+
+
 def written_object(
     llm: LLM,
     messages: Sequence[Message],
@@ -67,10 +76,7 @@ def written_object(
     """
     if not fits(llm, messages, limit):
         return {}
-    # The same words again would bring the same reply again.
-    options = Options(
-        max_tokens=limit, temperature=0.7 if attempt else 0.0, seed=attempt, schema=schema
-    )
+    options = options_of_attempt(attempt, limit, schema)
     try:
         value = json.loads(llm.complete(messages, options).text)
     except (ValueError, RecursionError):  # brackets, thousands deep

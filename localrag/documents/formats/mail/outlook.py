@@ -27,8 +27,6 @@ from localrag.text.normalize import clean
 if TYPE_CHECKING:
     from oxmsg.storage import Storage
 
-SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-
 _CLASS, _SUBJECT, _TRANSPORT_HEADERS, _SUBMITTED, _DELIVERED = 0x1A, 0x37, 0x7D, 0x39, 0xE06
 _SENDER, _SENDER_ADDRESS, _SENDER_SMTP = 0xC1A, 0xC1F, 0x5D01
 _NAME, _ADDRESS, _SMTP, _RECIPIENT_KIND = 0x3001, 0x3003, 0x39FE, 0xC15

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from localrag.documents.attachments import named
 from localrag.documents.formats.mail.parts import HEADERS, Mail
+from localrag.documents.formats.recognise import OLE
 from localrag.documents.formats.table import SourceFile, damaged
 from localrag.documents.lines import Line, PageLines, build
 from localrag.types import Document
@@ -32,7 +33,7 @@ def _mail(file: SourceFile) -> Mail:
     from localrag.documents.formats.mail import mime, outlook
 
     try:
-        if file.data.startswith(outlook.SIGNATURE):
+        if file.data.startswith(OLE):
             return outlook.mail_of(file.data)
         return mime.mail_of(file.data)
     except Exception as error:  # whatever a damaged mail leads the readers to

@@ -29,7 +29,8 @@ from localrag.documents.formats.pdf.layout import (
     stacked,
 )
 from localrag.documents.formats.pdf.page import page_text
-from localrag.documents.formats.pdf.scans import PageRead, Scans, drawn
+from localrag.documents.formats.pdf.sample import drawn
+from localrag.documents.formats.pdf.scans import PageRead, Scans
 from localrag.documents.formats.pdf.tables import name_columns
 from localrag.documents.formats.table import SourceFile
 from localrag.documents.lines import Line, PageLines, build, squeeze, words

@@ -33,6 +33,18 @@ _LONGEST = 60
 """Heights of the longest line."""
 
 
+def drawn(page: Any, scale: float, clip: Sequence[float] | None = None) -> Image:
+    """A page, or a part of it, `scale` pixels to a point."""
+    made = page.get_pixmap(
+        matrix=_mupdf.Matrix(scale, scale),
+        colorspace=_mupdf.csRGB,
+        alpha=False,
+        clip=None if clip is None else _mupdf.Rect(clip),
+    )
+    pixels = np.frombuffer(made.samples, np.uint8).reshape(made.height, made.stride)
+    return pixels[:, : made.width * 3].reshape(made.height, made.width, 3).copy()
+
+
 def agrees(page: Any, lines: Sequence[dict[str, Any]], reader: PageReader) -> bool | None:
     """Whether the page shows what these lines of MuPDF say; None where that cannot be read."""
     strips = []
@@ -88,12 +100,7 @@ def _strip(page: Any, line: dict[str, Any]) -> Image | None:
     height, width = (box.width, box.height) if quarters % 2 else (box.height, box.width)
     if box.is_empty or not height <= width <= _LONGEST * height:
         return None
-    scale = _HEIGHT / height
-    shown = page.get_pixmap(
-        matrix=_mupdf.Matrix(scale, scale), clip=box, colorspace=_mupdf.csRGB, alpha=False
-    )
-    pixels = np.frombuffer(shown.samples, np.uint8).reshape(shown.height, shown.width, 3)
-    return np.rot90(pixels, quarters)
+    return np.rot90(drawn(page, _HEIGHT / height, box), quarters)
 
 
 _QUARTERS = ((1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0))

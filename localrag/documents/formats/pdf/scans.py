@@ -12,6 +12,7 @@ import pymupdf
 
 from localrag.documents.formats.pdf.layout import Block, hull
 from localrag.documents.formats.pdf.page import PageBlocks
+from localrag.documents.formats.pdf.sample import drawn
 from localrag.documents.formats.pdf.trust import Doubt
 from localrag.documents.ocr import Image, PageReader, bounded, page_reader
 from localrag.documents.pictures import DOUBTFUL, LEAST, blocks, notes, within
@@ -142,18 +143,6 @@ def recognise(page: Any) -> PageRead:
     if not page_blocks:
         return PageRead([], notes=(PageNote("no text"),), looked=True)
     return PageRead(page_blocks, "ocr", round(reading.confidence, 4), notes(reading), looked=True)
-
-
-def drawn(page: Any, scale: float, clip: Sequence[float] | None = None) -> Image:
-    """A page, or a part of it, `scale` pixels to a point."""
-    made = page.get_pixmap(
-        matrix=_mupdf.Matrix(scale, scale),
-        colorspace=_mupdf.csRGB,
-        alpha=False,
-        clip=None if clip is None else _mupdf.Rect(clip),
-    )
-    pixels = np.frombuffer(made.samples, np.uint8).reshape(made.height, made.stride)
-    return pixels[:, : made.width * 3].reshape(made.height, made.width, 3).copy()
 
 
 def _paint_over(

@@ -10,7 +10,7 @@ from typing import Any
 
 from localrag.documents.formats.pdf.layout import Block, TextRow, hull
 from localrag.documents.formats.pdf.spans import Span, row_of, text_of
-from localrag.documents.lines import TableHeader, grouped, join, squeeze
+from localrag.documents.lines import TableHeader, grouped, join, squeeze, without_empty_end
 from localrag.documents.tables import (
     REPEATED,
     header_rows_of,
@@ -85,9 +85,7 @@ class RuledTable:
                 spans += self.spans[owner] if cells[-1] and owner else ()
             spoken = row_of(spans, right, down)
             row.pieces = spoken.pieces if spoken is not None else ()
-            while cells and not cells[-1]:
-                cells.pop()
-            row.cells = tuple(cells)
+            row.cells = tuple(without_empty_end(cells))
             row.text, row.tabular, row.columns = with_cells(row.cells), True, columns
             rows.append(row)
         return Block(rows, table=True) if rows else None

@@ -88,14 +88,9 @@ def judge(fonts: Mapping[str, str]) -> Doubt | None:
     return Doubt(reasons.most_common(1)[0][0], share, frozenset(doubtful))
 
 
-def _count(text: str) -> Counter[str]:
-    """How often each character but white space is there."""
-    return Counter("".join(text.split()))
-
-
 def _doubt(text: str) -> tuple[Reason | None, int]:
     """What is wrong with a font's text, and with how many of its characters."""
-    seen = _count(text)
+    seen = Counter("".join(text.split()))
     size = seen.total()
     unmapped = sum(count for character, count in seen.items() if _is_unmapped(character))
     if unmapped > 0.1 * size:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from localrag.library.backends.postgres.dialect import quoted, tables, translated, value
+from localrag.library.backends.postgres.dialect import tables, translated, value
 from localrag.library.backends.postgres.policies import MEMBER, SERVER
-from localrag.library.catalogue.base import Result, Row
+from localrag.library.catalogue.base import Result, Row, quoted
 from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.catalogue.migrations import MIGRATIONS
 

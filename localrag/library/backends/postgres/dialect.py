@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 
+from localrag.library.catalogue.base import quoted
 from localrag.library.catalogue.filters import Glob
 from localrag.library.catalogue.migrations import MIGRATIONS
 
@@ -140,11 +141,6 @@ def first_settings() -> list[tuple[str, str]]:
 def home(number: int) -> str:
     """The schema in which the partitions of a library lie."""
     return f"{SCHEMA}_{number}"
-
-
-def quoted(names: Iterable[str]) -> str:
-    """Names of our own schema for a statement."""
-    return ", ".join(f'"{name}"' for name in names)
 
 
 def definitions() -> Iterator[str]:

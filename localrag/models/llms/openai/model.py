@@ -199,11 +199,9 @@ class OpenAICompatibleModel:
     def complete(self, messages: Sequence[Message], options: Options) -> Completion:
         """Generate a whole answer. Raises `ContextOverflowError` or `BackendError`."""
         cleared = self._clearing(messages)
-
-        def completed(server: Endpoint, _: ExitStack) -> Completion:
-            return self._completed(server, cleared, messages, options)
-
-        return self._anywhere(messages, completed)
+        return self._anywhere(
+            messages, lambda server, _: self._completed(server, cleared, messages, options)
+        )
 
     def _completed(
         self, server: Endpoint, cleared: _Cleared, messages: Sequence[Message], options: Options
