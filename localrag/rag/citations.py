@@ -449,7 +449,7 @@ def closest_statement(
         if text in answer or are_foreign(detect(text), detect(question)):
             return None
         mark = Cited(len(text) + 2, citation, " ", behind=True)
-        return Statement(f"\n\n{text}", "claim", (mark,), "fully supported", 1.0, quoted=True)
+        return Statement(f"\n\n{text}", "quotation", (mark,), "fully supported", 1.0, quoted=True)
     return None
 
 

@@ -19,7 +19,7 @@ from localrag.library.library import Library
 from localrag.library.records import DocumentRecord
 from localrag.prompts import UNSTATED
 from localrag.rag.base import LONGEST_QUESTION
-from localrag.rag.statements import words
+from localrag.rag.statements import is_grounded, words
 from localrag.tables.records import (
     LATE,
     NOT_READ,
@@ -40,7 +40,7 @@ from localrag.tables.totals import totals
 from localrag.tables.values import kind_of, value_in
 from localrag.text.figures import figures_not_in
 from localrag.text.normalize import fold
-from localrag.types import Answer
+from localrag.types import Answer, citations_of
 
 MOST_COLUMNS = 50
 LONGEST_COLUMN = 2000
@@ -261,20 +261,19 @@ def _of(reply: Reply, source: str) -> Reply:
 
 
 def reply_of(answer: Answer) -> Reply:
-    """What is kept of an answer that was read in one document."""
+    """What is kept of an answer that was read in one document: what was written there."""
+    own = tuple(statement for statement in answer.statements if statement.kind != "quotation")
     grades = [
         step.score
         for step in answer.trace
         if step.kind in ("relevance", "answerable") and step.score is not None
     ]
     return Reply(
-        text=words(answer.statements).strip(),
-        stated=answer.grounded,
-        supported=all(
-            statement.rating in (None, "fully supported") for statement in answer.statements
-        ),
+        text=words(own).strip(),
+        stated=answer.grounded and is_grounded(own),
+        supported=all(statement.rating in (None, "fully supported") for statement in own),
         confidence=max(grades, default=None),
-        citations=answer.citations,
+        citations=citations_of(own),
         seconds=answer.seconds,
     )
 
