@@ -4,8 +4,10 @@ People ask in words that the document does not have, and the grade of the right 
 what a first look asks then: .45 to .65 in spoken Chinese, where .68 is asked. So the search is
 tried once more in the model's words, and from the likeliest passage an answer is drafted. Whether
 the passage says that, or nothing of what is asked, parts right passages from wrong ones better than
-whether it holds "the exact answer". In English it does not, so there is no second look there
-(`benchmarks/log/2026-11.md`, 2026-11-26, "a second look").
+whether it holds "the exact answer". In English it does not, so there is no draft there, and other
+words are tried only where the model's state tells what a passage is worth: of six made-up questions
+whose section the search had missed three were answered so, of nine without an answer none
+(`benchmarks/log/2026-11.md`, 2026-11-26, "a second look", and 2026-11-28, "other words").
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def look_again(
     Raises `GenerationError` from the model.
     """
     language = answer_language(question)
-    if LANGUAGES[language].said_from >= 1:
+    drafts = LANGUAGES[language].said_from < 1
+    if not (drafts or grader.is_probed):
         return None, chunks
     new = yield from _in_other_words(question, chunks, tools)
     room = tools.room(question)
@@ -54,11 +57,11 @@ def look_again(
     for number in range(len(chunks) + 1, len(passages) + 1):
         yield from reader.grade(question, passages, language, number)
     best, grade = max(reader.doubtful.items(), key=lambda item: item[1], default=(0, 0.0))
-    if grade < DOUBTFUL:
-        return None, passages
     if best > len(chunks) and reader.holds(grade):  # of the others a first look has decided
         best = yield from reader.in_force(question, best, dict(reader.doubtful), passages, language)
         return reader.alone(question, best, passages, language), passages
+    if not drafts or grade < DOUBTFUL:
+        return None, passages
     evidence = reader.alone(question, best, passages, language)
     draft = yield from _draft(question, best, evidence, passages, tools, grader)
     return (replace(evidence, draft=draft) if draft else None), passages

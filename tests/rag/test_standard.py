@@ -174,7 +174,13 @@ def test_what_its_place_left_open_a_second_look_decides_by_a_draft(
     assert "draft" in kinds
 
 
-def probed(llm: ScriptedLLM, texts: list[str], grades: tuple[float, ...]) -> Pipeline:
+def probed(
+    llm: ScriptedLLM,
+    texts: list[str],
+    grades: tuple[float, ...],
+    found: list[ScoredChunk] | None = None,
+    others: dict[str, list[ScoredChunk]] | None = None,
+) -> Pipeline:
     """A pipeline whose model's states give passages these probabilities, by the settings."""
 
     class State:
@@ -185,7 +191,9 @@ def probed(llm: ScriptedLLM, texts: list[str], grades: tuple[float, ...]) -> Pip
     left = list(grades)
     probes = Probes(State(), {"relevance": Direction(np.array([1.0], np.float32), 0.0)})
     least = AnswerSettings().min_answerable
-    return pipeline(llm, texts=texts, min_answerable=least, probes=probes)
+    return pipeline(
+        llm, texts=texts, min_answerable=least, probes=probes, found=found, others=others
+    )
 
 
 @pytest.mark.parametrize(("says", "held"), [(SAYS, True), (SAYS_NOT, False)])
@@ -222,7 +230,22 @@ def test_a_draft_that_refuses_or_leaves_out_what_is_asked_is_none() -> None:
     assert not run(pipeline(llm, texts=[TEA], k=1), question).grounded
 
 
-def test_in_english_there_is_no_second_look() -> None:
+@pytest.mark.parametrize(("grade", "held"), [(0.9, True), (0.1, False)])
+def test_in_english_other_words_are_tried_where_states_tell_and_nothing_is_drafted(
+    grade: float, held: bool
+) -> None:
+    house, tea = (contexts([text])[0] for text in (TEXTS[0], TEXTS[2]))
+    tea = replace(tea, chunk=replace(tea.chunk, document_id="e"))
+    llm = ScriptedLLM(["It closes at six."])
+    others = {"When does the tea room close?": [house, tea]}
+    rag = probed(llm, [], (0.1, grade), [house], others)
+    answer = run(rag, "Until what time can you get a cuppa?")
+    assert answer.grounded == held
+    assert [citation.marker for citation in answer.citations] == ([2] if held else [])
+    assert not {"draft", "says"} & {step.kind for step in answer.trace}
+
+
+def test_in_english_there_is_no_second_look_without_them() -> None:
     llm = ScriptedLLM([], [{"Yes": 4, "No": 6}])
     rag = pipeline(llm, texts=[TEXTS[2]], k=1, others={"When does it close?": []})
     assert not run(rag, "Until when is the tea room open?").grounded
