@@ -505,7 +505,7 @@ class Engine:
             return grader.relevance(text, GradedReading(answer_language(text), tuple(section)))
 
         def ask(text: str, source: str) -> Reply:
-            answer = answer_of(self.stream(text, _of_document(options, source)))
+            answer = answer_of(self.stream(text, replace(_of_document(options, source), parts={})))
             claims = tuple(claim for claim in answer.statements if claim.kind == "claim")
             return documents.reply_of(replace(answer, statements=claims))
 

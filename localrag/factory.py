@@ -44,6 +44,7 @@ from localrag.documents.chunking import (
     passage_text,
 )
 from localrag.errors import LocalragError, ModelNotFoundError, UsageError
+from localrag.languages import LANGUAGES
 from localrag.library.derived import Indexes, VectorPlacement
 from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.indexes.base import (
@@ -100,7 +101,7 @@ from localrag.retrieval.fusion import (
 )
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
 from localrag.retrieval.languages import SearchByLanguage
-from localrag.text.language import detect, shares
+from localrag.text.language import answer_language, detect, shares
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Card, Chunk, Hit, ScoredChunk
 
@@ -768,9 +769,18 @@ def _similarity(embedder: Embedder, question: str, found: ScoredChunk) -> float:
     return float(asked @ embedder.embed_documents([passage_text(found.chunk)])[0])
 
 
-def _reworded(settings: Settings, llm: LLM, question: str, tell: OnStep) -> list[str]:
-    """Other wordings of a question, unless the search has them already."""
-    return [] if settings.retrieval.expansion == "multi-query" else rewritings(question, llm, tell)
+def _reworded(
+    settings: Settings, llm: LLM, question: str, tell: OnStep, *, many: bool
+) -> list[str]:
+    """Other wordings of a question, unless the search has them already.
+
+    None either where `many` documents are asked the same and nothing could be drafted from what is
+    found: each that does not say it would take half a minute more.
+    """
+    drafts = LANGUAGES[answer_language(question)].said_from < 1
+    if settings.retrieval.expansion == "multi-query" or (many and not drafts):
+        return []
+    return rewritings(question, llm, tell)
 
 
 def make_grader(model: Model, embedder: Embedder) -> Grader:
@@ -808,7 +818,7 @@ def make_pipeline(
         wording,
         reranking,
         card_of,
-        partial(_reworded, settings, model.llm),
+        partial(_reworded, settings, model.llm, many=parts is not None),
         model.meter,
         {} if parts is None else parts,
     )

@@ -366,7 +366,7 @@ StatementKind = Literal[
     "claim",  # what the passages, or the model alone, say
     "refusal",  # that the documents do not hold the answer
     "missing",  # that they do not hold a part of it; part: of the question
-    "quotation",  # the sentence that it rests on, where it is not surely borne out
+    "quotation",  # the closest sentence, where nothing is surely supported; part: its words
     "otherwise",  # what another passage says; part: its words
     "notice",  # what localrag itself has to say of an answer
 ]

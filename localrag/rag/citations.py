@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 
 from localrag.documents.chunking import passage_text
 from localrag.documents.tables import named_rows
+from localrag.prompts import render
 from localrag.rag.statements import Statements, classified, cut, words
 from localrag.text.figures import blanked, figures, figures_not_in
-from localrag.text.language import are_foreign, detect
+from localrag.text.instructions import may_steer
+from localrag.text.language import answer_language, are_foreign, detect
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Chunk,
@@ -298,8 +300,8 @@ class Attributor:
     ) -> list[tuple[str, Citation]]:
         """The sentences of these passages that are closest to a question, as they follow there.
 
-        Each as it reads, a row with the names of its columns, and its citation. By the share of its
-        terms and by embedding, which looks at the few that share most.
+        Each as it reads, on a line, a row with the names of its columns, and its citation. By the
+        share of its terms and by embedding, which looks at the few that share most.
         """
         asked = self._terms(question)
         own = detect(question)
@@ -325,8 +327,8 @@ class Attributor:
         nearest = [few[number][1] for number in order[:most]]
         nearest.sort(key=lambda evidence: (evidence.marker, evidence.start))
         return [
-            (hide_markers(LIST_MARK.sub("", evidence.text.strip())), self._citation(evidence))
-            for evidence in nearest
+            (hide_markers(LIST_MARK.sub("", " ".join(e.text.split()))), self._citation(e))
+            for e in nearest
         ]
 
     def _is_sentence(self, evidence: _Evidence) -> bool:
@@ -436,20 +438,32 @@ def with_citation(
     return (*statements[:-1], replace(last, citations=(mark,)))
 
 
+def closest_sentence(
+    attributor: Attributor, numbers: Sequence[int], question: str, statement: str
+) -> tuple[str, str]:
+    """The sentence closest to a question and a statement: as it reads, and as it stands there."""
+    for sentence, citation in attributor.nearest_sentences(numbers, f"{question} {statement}", 1):
+        return sentence, citation.quote
+    return "", ""
+
+
 def closest_statement(
     statements: Statements, attributor: Attributor, numbers: Sequence[int], question: str
 ) -> Statement | None:
     """The sentence of the passages closest to a question and its answer, to stand behind that.
 
-    None where the answer tells it already, and for one in another language than the question.
+    None where the answer tells it already, where it is in another language than the question, and
+    for one that could steer a model.
     """
     answer = words(statements)
-    for sentence, citation in attributor.nearest_sentences(numbers, f"{question} {answer}", 1):
-        text = " ".join(sentence.split())
-        if text in answer or are_foreign(detect(text), detect(question)):
+    for quote, citation in attributor.nearest_sentences(numbers, f"{question} {answer}", 1):
+        if quote in answer or are_foreign(detect(quote), detect(question)) or may_steer(quote):
             return None
+        text = render("said_there", answer_language(question), quote=quote)
         mark = Cited(len(text) + 2, citation, " ", behind=True)
-        return Statement(f"\n\n{text}", "quotation", (mark,), "fully supported", 1.0, quoted=True)
+        return Statement(
+            f"\n\n{text}", "quotation", (mark,), "fully supported", 1.0, quoted=True, part=quote
+        )
     return None
 
 

@@ -141,19 +141,22 @@ def _model_text(answer: str) -> str:
 
     A client gives an answer back as a text, so this is the place where one is looked through.
     """
-    for pattern in _OTHERWISE:
+    for pattern in _ADDED:
         answer = pattern.sub("", answer)
     return answer.rstrip()
 
 
-def _otherwise(language: LanguageCode) -> re.Pattern[str]:
+def _added(frame: str) -> re.Pattern[str]:
     """Such as: By contrast, gate.txt (2024-03-01) says: “It was opened in 1912.” [2]."""
-    sentence = re.escape(otherwise("SOURCE", "QUOTE", language))
-    sentence = sentence.replace("SOURCE", ".+").replace("QUOTE", ".*")
+    sentence = re.escape(frame).replace("SOURCE", ".+").replace("QUOTE", ".*")
     return re.compile(rf"^{sentence}[^\S\n]*\S*[^\S\n]*$", re.MULTILINE)
 
 
-_OTHERWISE = tuple(map(_otherwise, CODES))
+_ADDED = tuple(
+    _added(frame)
+    for code in CODES
+    for frame in (otherwise("SOURCE", "QUOTE", code), render("said_there", code, quote="QUOTE"))
+)
 
 
 def _messages(earlier: str, answer: str, question: str, language: LanguageCode) -> list[Message]:

@@ -31,12 +31,13 @@ MOST_NEWER = 2
 
 PLACES = (0.07, -0.11, -0.21)
 """What a place in the search is worth beside a grade that is read from the model's state, in log
-odds: the first passage holds the answer several times as often as the second and the third.
+odds of the grade (3.4 times as much of probability: `PROBE_CURVE`): the first passage holds the
+answer several times as often as the second and the third.
 
 Chosen on 400 questions of made-up folders, each read along what the others gave: .76 are answered
 from the right one of the first two passages and .07 from another. Of 82 spoken ones about two
 folders that it was not chosen on 52 and 7: `benchmarks/log/2026-11.md`, 2026-11-28, "a middle
-layer".
+layer" and "rows of sheets".
 """
 
 UNPROBED_PLACES = (0.0, -0.15, -0.3)

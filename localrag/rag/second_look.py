@@ -6,7 +6,8 @@ tried once more in the model's words, and from the likeliest passage an answer i
 the passage says that, or nothing of what is asked, parts right passages from wrong ones better than
 whether it holds "the exact answer". In English it does not, so there is no draft there, and other
 words are tried only where the model's state tells what a passage is worth: of six made-up questions
-whose section the search had missed three were answered so, of nine without an answer none
+whose section the search had missed it comes up for four, over the bound for three, and of nine
+without an answer nothing does
 (`benchmarks/log/2026-11.md`, 2026-11-26, "a second look", and 2026-11-28, "other words").
 """
 
@@ -56,11 +57,15 @@ def look_again(
     passages, reader.doubtful = [*chunks, *new], dict(doubtful)
     for number in range(len(chunks) + 1, len(passages) + 1):
         yield from reader.grade(question, passages, language, number)
-    best, grade = max(reader.doubtful.items(), key=lambda item: item[1], default=(0, 0.0))
-    if best > len(chunks) and reader.holds(grade):  # of the others a first look has decided
-        best = yield from reader.in_force(question, best, dict(reader.doubtful), passages, language)
+    grades = reader.doubtful
+    # Of the others a first look has decided.
+    later = (number for number in grades if number > len(chunks))
+    best = max(later, key=grades.__getitem__, default=0)
+    if best and reader.holds(grades[best]):
+        best = yield from reader.in_force(question, best, dict(grades), passages, language)
         return reader.alone(question, best, passages, language), passages
-    if not drafts or grade < DOUBTFUL:
+    best = max(grades, key=grades.__getitem__, default=0)
+    if not drafts or grades.get(best, 0.0) < DOUBTFUL:
         return None, passages
     evidence = reader.alone(question, best, passages, language)
     draft = yield from _draft(question, best, evidence, passages, tools, grader)

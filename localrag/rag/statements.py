@@ -144,8 +144,12 @@ def without_unsupported(statements: Statements, *, unchecked: bool = False) -> S
 
 
 def is_grounded(statements: Statements) -> bool:
-    """Whether passages are cited, and support some of it as far as was checked."""
-    cites = any(statement.citations for statement in statements)
+    """Whether passages are cited, and support some of it as far as was checked.
+
+    What is quoted behind an answer does not support it.
+    """
+    own = [statement for statement in statements if statement.kind != "quotation"]
+    cites = any(statement.citations for statement in own)
     return cites and any(
-        statement.has_words and statement.rating != "no support" for statement in statements
+        statement.has_words and statement.rating != "no support" for statement in own
     )

@@ -1,11 +1,11 @@
 """Where a model would say yes or no, the document's own sentences are told.
 
 A small model guesses, and agrees: of 74 verdicts that the starter wrote on passages of others .60
-were right, a layer of it knows little more (area .72), and it cannot say which sentence answers
-(.22). The two sentences closest to the question settle it in .85 of 120 English cases and in .97 of
-120 Chinese ones (`benchmarks/whether.py`). So the verdict of a model that localrag has probed gives
-way to them, and so does any model's bare "No.", which shows nothing. Looks at answers alone, never
-at a question (`benchmarks/log/2026-11.md`, 2026-11-28, "yes or no").
+were right, a layer of it knows little more (area .72), and it hardly says which sentence answers
+(.22 in English, .50 in Chinese). The two sentences closest to the question settle it in .85 of 120
+English cases and in .97 of 120 Chinese ones (`benchmarks/whether.py`). So the verdict of a model
+that localrag has probed gives way to them, and so does any model's bare "No.", which shows nothing.
+Looks at answers alone, never at a question (`benchmarks/log/2026-11.md`, 2026-11-28, "yes or no").
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ import re
 from collections.abc import Callable, Generator, Iterator
 
 from localrag.languages import any_of
-from localrag.rag.citations import Attributor
+from localrag.rag.citations import Attributor, without_markers
+from localrag.text.instructions import may_steer
+from localrag.text.language import are_foreign, detect
 
 _WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
 """A question that wants yes or no: "Does it renew?", "会自动顺延吗？"."""
 _OR = re.compile(r"\bor\b|还是")
 """What names two answers: "Is it monthly or yearly?"."""
 _VERDICT = re.compile(
-    # "Yes, ..." "No." "可以，..." but neither 可以在 nor Nova
-    r"\s*(?:yes|no|是的?|不是|否|不|可以|不可以|不能|能|对|不对|有|没有|需要|不需要|会|不会)"
-    r"\s*(?:[,，.。:：;；!！]\s*|\Z)",
+    # "Yes, ..." "No." "可以，..." but neither 可以在, Nova, "No. 12" nor 需要：护照
+    r"\s*(?:yes|no(?!\.\s*\d)|是的?|不是|否|不|可以|不可以|不能|能|对|不对|有|没有|需要|不需要|会|不会)"
+    r"\s*(?:[,，.。;；!！]\s*|(?=\[)|\Z)",
     re.IGNORECASE,
 )
 _BEGUN = re.compile(r"\s*(?:y(?:es?)?|no?|[是不否可能对有没需会要的以]{1,3})?\s*\Z", re.IGNORECASE)
 """What may still become a verdict."""
-_TOLD = 2
-"""Sentences that are told in place of a verdict."""
-_LONGEST = 300
+SENTENCES = 2
+"""How many are told in place of a verdict."""
+LONGEST = 600
 """Code points of one of them."""
 
 
@@ -57,26 +59,32 @@ def without_verdict(
             break
     verdict = _VERDICT.match(opening)
     replaced = verdict and (guesses or not _says_more(opening[verdict.end() :]))
-    if replaced and (told := sentences()):
+    if replaced and (replacement := sentences()):
         if isinstance(pieces, Generator):
-            pieces.close()  # a model does one thing at a time
-        yield told
+            pieces.close()  # what would be written else is not waited for
+        yield replacement
         return
     if opening:
         yield opening
     yield from pieces
 
 
-def sentences_told(attributor: Attributor, markers: tuple[int, ...], question: str) -> str:
-    """The sentences of some passages that are closest to a question, with markers; "" for none."""
-    nearest = attributor.nearest_sentences(markers, question, _TOLD)
-    return " ".join(
-        f"{sentence} [{citation.marker}]"
-        for sentence, citation in nearest
-        if len(sentence) <= _LONGEST
-    )
+def closest_sentences(attributor: Attributor, markers: tuple[int, ...], question: str) -> str:
+    """The sentences of some passages that are closest to a question, with markers.
+
+    "" where one of them is in another language than the question, could steer a model or is too
+    long to be shown.
+    """
+    nearest = attributor.nearest_sentences(markers, question, SENTENCES)
+    language = detect(question)
+    for sentence, _ in nearest:
+        if len(sentence) > LONGEST or are_foreign(detect(sentence), language):
+            return ""
+        if may_steer(sentence):
+            return ""
+    return "\n".join(f"{sentence} [{citation.marker}]" for sentence, citation in nearest)
 
 
 def _says_more(rest: str) -> bool:
-    """Whether words follow a verdict, and not just a marker."""
-    return any(map(str.isalpha, rest))
+    """Whether anything follows a verdict but a marker, or what may become one."""
+    return any(map(str.isalnum, without_markers(rest).partition("[")[0]))

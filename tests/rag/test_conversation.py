@@ -53,9 +53,11 @@ def test_a_long_answer_is_cut() -> None:
     [
         (CHESS, "By contrast, ACME says: “no”.txt (2024-03-01) says: “He won in 1996.” [2]"),
         (TEA, "但ACME.txt (2024-03-01)的说法不同：“保存期为24个月。” [2]"),
+        (CHESS, "The document says: “ACME won in 2024.” [1]"),
+        (TEA, "文档原文：“ACME的保存期到2024年。” [1]"),
     ],
 )
-def test_names_and_dates_of_files_do_not_go_to_the_model(turn: tuple[str, str], added: str) -> None:
+def test_what_localrag_added_does_not_go_to_the_model(turn: tuple[str, str], added: str) -> None:
     llm = ScriptedLLM(["?"])
     question, answer = turn
     after(llm, (question, f"{answer}\n\n{added}\n\n{added}")).standalone("And then, or 之后呢？")

@@ -21,11 +21,12 @@ from localrag.library.library import Library
 from localrag.models.llms.choices import LogitChooser
 from localrag.presentation.tables import begun_text, exported, table_json, total_lines
 from localrag.rag.citations import Attributor
+from localrag.rag.statements import is_grounded
 from localrag.rag.verdicts import asks_whether
-from localrag.tables.documents import Work, cell_key, check_columns, fill, select
+from localrag.tables.documents import Work, cell_key, check_columns, fill, reply_of, select
 from localrag.tables.records import Begun, CellDone, Column, Reply, Table
 from localrag.tables.whether import decided
-from localrag.types import Chunk, Citation, Place, ScoredChunk
+from localrag.types import Answer, Chunk, Citation, Cited, Place, ScoredChunk, Statement
 
 ENDS = Column("When does it end?")
 COSTS = Column("What does it cost?")
@@ -152,6 +153,24 @@ def test_where_the_model_fails_that_cell_is_not_read(library: Library) -> None:
     table = table_of(library, ask, COSTS)
     assert [row.cells[0].state for row in table.rows] == ["found", "not read", "found"]
     assert table.rows[1].cells[0].reason == "BackendError"
+
+
+def test_what_is_quoted_behind_an_answer_is_no_part_of_a_cell() -> None:
+    mark = Cited(5, Citation(1, 1, "lease.md", 1, "It ends in 2027."))
+    written = Statement("2026.", citations=(mark,), rating="no support")
+    quotation = Statement(
+        "\n\nThe document says: “It ends in 2027.”",
+        "quotation",
+        (mark,),
+        "fully supported",
+        1.0,
+        quoted=True,
+        part="It ends in 2027.",
+    )
+    answer = Answer("When does it end?", (written, quotation), "en", True, (), (), 0.0)
+    reply = reply_of(answer)
+    assert (reply.text, reply.stated, reply.supported) == ("2026.", False, False)
+    assert not is_grounded(answer.statements)
 
 
 def test_what_is_not_borne_out_or_of_another_kind_is_doubtful(library: Library) -> None:

@@ -19,7 +19,7 @@ def complete(run: AnswerRun) -> Pieces:
     if not statements and run.grounded is None:
         statements = (own_sentence("refusal", run.language),)
         yield from statements
-    if refuses(words(statements)):
+    if refuses(words(statement for statement in statements if statement.kind != "quotation")):
         missing = ()
     lacking = parts.lacking(missing, run.language)
     yield from lacking

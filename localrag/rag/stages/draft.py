@@ -20,7 +20,7 @@ from localrag.rag.reading import Evidence
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.stages.grade import GradedPassages, SelfRAGOptions
 from localrag.rag.statements import Statements, cut, own_sentence, tidy, words
-from localrag.rag.verdicts import sentences_told, without_verdict
+from localrag.rag.verdicts import closest_sentences, without_verdict
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Message,
@@ -173,7 +173,7 @@ class _Drafting:
         run = self.run
         # Another passage may say the same: what was read is what is cited.
         numbers = tuple(1 + self.graded.relevant.index(chunk) for chunk in reading.chunks)
-        sentences = partial(sentences_told, attributor, numbers, run.question)
+        sentences = partial(closest_sentences, attributor, numbers, run.question)
         pieces = iter([(yield from self._write(reading))])
         written = "".join(without_verdict(pieces, sentences, guesses=run.grader.is_probed))
         refusal = render("refusal", run.language)

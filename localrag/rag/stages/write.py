@@ -11,7 +11,7 @@ from localrag.rag.citations import CitedStream
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.reading import Evidence
 from localrag.rag.statements import uncited
-from localrag.rag.verdicts import sentences_told, without_verdict
+from localrag.rag.verdicts import closest_sentences, without_verdict
 from localrag.types import Statement, Step
 
 
@@ -54,7 +54,7 @@ def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -
     options = replace(run.tools.generation, keep=evidence.keep)
     drafted = iter([evidence.draft]) if evidence.draft else None
     written = drafted or run.tools.llm.stream(evidence.messages, options)
-    sentences = partial(sentences_told, run.attributor, evidence.numbers, run.question)
+    sentences = partial(closest_sentences, run.attributor, evidence.numbers, run.question)
     for piece in without_verdict(written, sentences, guesses=run.grader.is_probed):
         yield from citations.feed(piece)
     yield from citations.finish()
