@@ -97,14 +97,14 @@ def evenly(samples: list[S], count: int | None) -> list[S]:
     return [samples[place * len(samples) // count] for place in range(count)]
 
 
-def read_text(path: Path, hint: str = HINT) -> str:
-    """What stands in a file. Raises `UsageError` with that hint where it cannot be read."""
+def read_text(path: Path) -> str:
+    """What stands in a file. Raises `UsageError` where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             "{path} cannot be read: {reason}.",
-            hint=hint,
+            hint=HINT,
             path=path,
             reason=error.strerror if isinstance(error, OSError) else error,
         ) from error

@@ -822,7 +822,10 @@ class _LibraryScreen:
 
 def _is_unsupported(answer: Answer) -> bool:
     """Whether an answer claims to be from passages, of which none bears it out."""
-    accounted = answer.grounded or answer.citations or answer.not_found or not answer.contexts
+    own = citations_of(
+        statement for statement in answer.statements if statement.kind != "quotation"
+    )
+    accounted = answer.grounded or own or answer.not_found or not answer.contexts
     return not (accounted or answer.refuses or answer.statements[0].kind == "notice")
 
 

@@ -26,7 +26,7 @@ def test_each_sentence_is_marked_and_a_click_opens_its_page(opened: Open) -> Non
     expect(sentences).to_have_count(3)
     assert [one.get_attribute("title") for one in sentences.all()] == [
         "In the words of the quotation",
-        "Supported, as the model judges",
+        "In the words of the quotation",
         "Supported, as the model judges",
     ]
     expect(at.page.locator(".legend > span")).to_have_text(
@@ -34,7 +34,7 @@ def test_each_sentence_is_marked_and_a_click_opens_its_page(opened: Open) -> Non
     )
     sentences.nth(1).click(position={"x": 5, "y": 8})
     expect(at.page.locator(".viewer mark")).to_have_text("It has two hundred orchids.")
-    expect(sentences.nth(1)).to_have_class("sentence supported cited open")
+    expect(sentences.nth(1)).to_have_class("sentence quoted cited open")
     at.is_accessible()
 
 

@@ -55,7 +55,11 @@ def test_a_part_that_is_missing_is_said_beside_what_is_not(served: Served) -> No
 def test_what_no_passage_supports_says_so_before_it(served: Served) -> None:
     served.llm.pieces, served.llm.unsupported = ("Martians did it.",), "Martians"
     reply = ask(served, "When was the glass house opened?")
-    assert reply.as_text() == "No passage supports this:\n\nMartians did it."
+    assert reply.as_text() == (
+        "No passage supports this:\n\nMartians did it.\n\n"
+        "The document says: “The glass house was opened in 1907.” [1]\n\n"
+        '[1] garden.txt, p. 1: "The glass house was opened in 1907."'
+    )
     served.llm.pieces, served.llm.unsupported = ("It was opened in 1907 [1].",), ""
     assert ask(served, "When was the glass house opened?").as_text().startswith("It was opened")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from localrag.errors import UsageError
-from localrag.evaluation.dataset import evenly, read_text
+from localrag.evaluation.dataset import evenly
 
 V = TypeVar("V")
 
@@ -155,6 +155,14 @@ def _judgements(path: Path) -> Iterator[tuple[str, str, int]]:
             )
 
 
-def _lines(path: Path) -> list[str]:
-    # Not splitlines(): U+2028 and the like may stand inside a JSON string.
-    return read_text(path, LAYOUT_HINT).split("\n")
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        # Not splitlines(): U+2028 and the like may stand inside a JSON string.
+        yield from path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            "{path} cannot be read: {reason}.",
+            hint=LAYOUT_HINT,
+            path=path,
+            reason=error.strerror if isinstance(error, OSError) else error,
+        ) from error

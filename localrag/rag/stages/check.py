@@ -52,7 +52,8 @@ def check(run: AnswerRun) -> Pieces:
             yield Statement("", citations=(replace(cited[-1].citations[-1], at=0),))
         answer = cited
     ratings = {statement.rating for statement in answer} - {None}
-    if ratings and "fully supported" not in ratings:
+    disputed = run.conflicts is not None and run.conflicts.disagreement is not None
+    if ratings and "fully supported" not in ratings and not disputed:
         quotation = closest_statement(answer, run.attributor, evidence.numbers, question)
         if quotation is not None:
             yield quotation
