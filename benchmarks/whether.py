@@ -19,6 +19,8 @@ from pathlib import Path
 from statistics import fmean
 
 import msgspec
+from folders import read
+from probes import squeezed
 
 from localrag import LocalRAG
 from localrag.config.settings import Settings
@@ -49,11 +51,6 @@ def settled(case: Case, quotes: list[str]) -> bool:
     told = squeezed("\n".join(quotes))
     sentences = [squeezed(case.text[start:end]) for start, end in split_sentences(case.text)]
     return any(all(sentences[n - 1] in told for n in numbers) for numbers in case.settled_by)
-
-
-def squeezed(text: str) -> str:
-    """A text without white space."""
-    return "".join(text.split())
 
 
 def drawn(case: Case, count: int) -> float:
@@ -99,9 +96,7 @@ def main() -> None:
     parser.add_argument("work", type=Path, nargs="?")
     parser.add_argument("--cases", type=int, help="only so many of each language")
     arguments = parser.parse_args()
-    cases = msgspec.json.decode(
-        b"[" + b",".join(CASES.read_bytes().splitlines()) + b"]", type=list[Case]
-    )
+    cases = read(CASES, Case)
     if arguments.cases:
         half = len(cases) // 2
         cases = cases[: arguments.cases] + cases[half : half + arguments.cases]

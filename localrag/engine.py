@@ -504,8 +504,11 @@ class Engine:
                 return Grade(0.0)
             return grader.relevance(text, GradedReading(answer_language(text), tuple(section)))
 
+        parts: dict[str, Parts] = {}
+
         def ask(text: str, source: str) -> Reply:
-            answer = answer_of(self.stream(text, replace(_of_document(options, source), parts={})))
+            narrowed = replace(_of_document(options, source), parts=parts)
+            answer = answer_of(self.stream(text, narrowed))
             claims = tuple(claim for claim in answer.statements if claim.kind == "claim")
             return documents.reply_of(replace(answer, statements=claims))
 

@@ -438,13 +438,12 @@ def with_citation(
     return (*statements[:-1], replace(last, citations=(mark,)))
 
 
-def closest_sentence(
-    attributor: Attributor, numbers: Sequence[int], question: str, statement: str
-) -> tuple[str, str]:
-    """The sentence closest to a question and a statement: as it reads, and as it stands there."""
-    for sentence, citation in attributor.nearest_sentences(numbers, f"{question} {statement}", 1):
-        return sentence, citation.quote
-    return "", ""
+def may_be_told(sentence: str, question: str) -> bool:
+    """Whether a sentence of a passage can stand in an answer as it is.
+
+    Not in another language than the question, and not what could steer a model.
+    """
+    return not (are_foreign(detect(sentence), detect(question)) or may_steer(sentence))
 
 
 def closest_statement(
@@ -452,14 +451,13 @@ def closest_statement(
 ) -> Statement | None:
     """The sentence of the passages closest to a question and its answer, to stand behind that.
 
-    None where the answer tells it already, where it is in another language than the question, and
-    for one that could steer a model.
+    None where the answer tells it already, and for one that cannot be told.
     """
     answer = words(statements)
     for quote, citation in attributor.nearest_sentences(numbers, f"{question} {answer}", 1):
-        if quote in answer or are_foreign(detect(quote), detect(question)) or may_steer(quote):
+        if quote in answer or not may_be_told(quote, question):
             return None
-        text = render("said_there", answer_language(question), quote=quote)
+        text = render("quotation", answer_language(question), quote=quote)
         mark = Cited(len(text) + 2, citation, " ", behind=True)
         return Statement(
             f"\n\n{text}", "quotation", (mark,), "fully supported", 1.0, quoted=True, part=quote

@@ -155,7 +155,7 @@ def _added(frame: str) -> re.Pattern[str]:
 _ADDED = tuple(
     _added(frame)
     for code in CODES
-    for frame in (otherwise("SOURCE", "QUOTE", code), render("said_there", code, quote="QUOTE"))
+    for frame in (otherwise("SOURCE", "QUOTE", code), render("quotation", code, quote="QUOTE"))
 )
 
 

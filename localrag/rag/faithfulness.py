@@ -42,9 +42,8 @@ from localrag.types import (
 )
 
 Terms = Callable[[str], Iterable[str]]
-Closest = Callable[[str], tuple[str, str]]
-"""A statement -> the sentence closest to it and the question, as it reads and as it stands there;
-"" for none."""
+Closest = Callable[[str], Sequence[tuple[str, Citation]]]
+"""A statement -> the sentence closest to it and the question, as it reads, with its citation."""
 Unsupported = Literal["mark", "remove", "remove unchecked"]
 """What becomes of a sentence that no passage bears out; the last holds for unchecked ones, too."""
 
@@ -94,7 +93,7 @@ class Passages:
     question: str
     chunks: Sequence[ScoredChunk]
     terms: Terms
-    closest: Closest = lambda _: ("", "")
+    closest: Closest = lambda _: ()
 
     def finding(self, cited: Statement, citations: Sequence[Citation]) -> SupportFinding | None:
         """What can be said without a model of a statement of an answer with `citations`, or None.
@@ -124,10 +123,10 @@ class Passages:
             return SupportFinding("no support", 0.0)
         if any(self._quoted(statement, citation, agrees) for citation in quotes):
             return SupportFinding("fully supported", 1.0, quoted=True)
-        sentence, quote = self.closest(statement)
-        if sentence and not agrees and self._stands_in(sentence, statement):
-            quoted = any(citation.quote == quote for citation in quotes)
-            return SupportFinding("fully supported", 1.0, quoted=quoted)
+        for sentence, closest in () if agrees else self.closest(statement):
+            if self._stands_in(sentence, statement):
+                quoted = any(citation.quote == closest.quote for citation in quotes)
+                return SupportFinding("fully supported", 1.0, quoted=quoted)
         return None
 
     def _stands_in(self, sentence: str, statement: str) -> bool:

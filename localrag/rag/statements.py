@@ -143,12 +143,14 @@ def without_unsupported(statements: Statements, *, unchecked: bool = False) -> S
     return tidy(kept) if any(statement.has_words for statement in kept) else ()
 
 
-def is_grounded(statements: Statements) -> bool:
-    """Whether passages are cited, and support some of it as far as was checked.
+def without_quotation(statements: Statements) -> Statements:
+    """Those without the sentence that is quoted behind an answer: it supports nothing of it."""
+    return tuple(statement for statement in statements if statement.kind != "quotation")
 
-    What is quoted behind an answer does not support it.
-    """
-    own = [statement for statement in statements if statement.kind != "quotation"]
+
+def is_grounded(statements: Statements) -> bool:
+    """Whether passages are cited, and support some of it as far as was checked."""
+    own = without_quotation(statements)
     cites = any(statement.citations for statement in own)
     return cites and any(
         statement.has_words and statement.rating != "no support" for statement in own

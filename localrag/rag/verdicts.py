@@ -14,9 +14,7 @@ import re
 from collections.abc import Callable, Generator, Iterator
 
 from localrag.languages import any_of
-from localrag.rag.citations import Attributor, without_markers
-from localrag.text.instructions import may_steer
-from localrag.text.language import are_foreign, detect
+from localrag.rag.citations import Attributor, may_be_told, without_markers
 
 _WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
 """A question that wants yes or no: "Does it renew?", "会自动顺延吗？"."""
@@ -72,16 +70,11 @@ def without_verdict(
 def closest_sentences(attributor: Attributor, markers: tuple[int, ...], question: str) -> str:
     """The sentences of some passages that are closest to a question, with markers.
 
-    "" where one of them is in another language than the question, could steer a model or is too
-    long to be shown.
+    "" where one of them cannot be told or is too long to be shown.
     """
     nearest = attributor.nearest_sentences(markers, question, SENTENCES)
-    language = detect(question)
-    for sentence, _ in nearest:
-        if len(sentence) > LONGEST or are_foreign(detect(sentence), language):
-            return ""
-        if may_steer(sentence):
-            return ""
+    if any(len(text) > LONGEST or not may_be_told(text, question) for text, _ in nearest):
+        return ""
     return "\n".join(f"{sentence} [{citation.marker}]" for sentence, citation in nearest)
 
 

@@ -53,6 +53,7 @@ from localrag.presentation.tables import begun_text, cell_text, total_lines
 from localrag.presentation.viewing import BEFORE, BEHIND, marking, no_image, not_found
 from localrag.printable import as_text
 from localrag.rag.both_sides import file_of, otherwise
+from localrag.rag.statements import without_quotation
 from localrag.rag.untrusted import Screen
 from localrag.server.asker import recorded
 from localrag.server.bounds import expect_few_cells
@@ -822,9 +823,7 @@ class _LibraryScreen:
 
 def _is_unsupported(answer: Answer) -> bool:
     """Whether an answer claims to be from passages, of which none bears it out."""
-    own = citations_of(
-        statement for statement in answer.statements if statement.kind != "quotation"
-    )
+    own = citations_of(without_quotation(answer.statements))
     accounted = answer.grounded or own or answer.not_found or not answer.contexts
     return not (accounted or answer.refuses or answer.statements[0].kind == "notice")
 

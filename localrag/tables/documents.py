@@ -19,7 +19,7 @@ from localrag.library.library import Library
 from localrag.library.records import DocumentRecord
 from localrag.prompts import UNSTATED
 from localrag.rag.base import LONGEST_QUESTION
-from localrag.rag.statements import is_grounded, words
+from localrag.rag.statements import without_quotation, words
 from localrag.tables.records import (
     LATE,
     NOT_READ,
@@ -262,7 +262,7 @@ def _of(reply: Reply, source: str) -> Reply:
 
 def reply_of(answer: Answer) -> Reply:
     """What is kept of an answer that was read in one document: what was written there."""
-    own = tuple(statement for statement in answer.statements if statement.kind != "quotation")
+    own = without_quotation(answer.statements)
     grades = [
         step.score
         for step in answer.trace
@@ -270,7 +270,7 @@ def reply_of(answer: Answer) -> Reply:
     ]
     return Reply(
         text=words(own).strip(),
-        stated=answer.grounded and is_grounded(own),
+        stated=answer.grounded,
         supported=all(statement.rating in (None, "fully supported") for statement in own),
         confidence=max(grades, default=None),
         citations=citations_of(own),

@@ -167,10 +167,10 @@ def test_what_is_quoted_behind_an_answer_is_no_part_of_a_cell() -> None:
         quoted=True,
         part="It ends in 2027.",
     )
-    answer = Answer("When does it end?", (written, quotation), "en", True, (), (), 0.0)
-    reply = reply_of(answer)
+    statements = (written, quotation)
+    grounded = is_grounded(statements)
+    reply = reply_of(Answer("When does it end?", statements, "en", grounded, (), (), 0.0))
     assert (reply.text, reply.stated, reply.supported) == ("2026.", False, False)
-    assert not is_grounded(answer.statements)
 
 
 def test_what_is_not_borne_out_or_of_another_kind_is_doubtful(library: Library) -> None:

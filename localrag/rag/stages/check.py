@@ -3,21 +3,21 @@
 What a small model writes is right less often than the sentence closest to question and answer: of
 110 answers to made-up questions 66 had the figures asked for, and these sentences of 84. So where
 no statement is surely supported, that sentence is quoted behind it: of 56 answers to questions of
-others, which nothing was chosen on, it is for 14, of which 6 were right, and 10 with it
+others it is for 14, of which 6 were right, and 10 with it
 (`benchmarks/log/2026-11.md`, 2026-11-28, "the document's own sentence").
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-from localrag.rag.citations import closest_sentence, closest_statement, with_citation
+from localrag.rag.citations import closest_statement, with_citation
 from localrag.rag.faithfulness import Passages, asking, checked
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.refusals import refuses
 from localrag.rag.statements import uncited, without_unsupported, words
-from localrag.types import Statement
+from localrag.types import Citation, Statement
 
 
 def check(run: AnswerRun) -> Pieces:
@@ -34,7 +34,13 @@ def check(run: AnswerRun) -> Pieces:
             yield from run.statements
         return
     question, chunks, tools = run.question, run.passages, run.tools
-    closest = partial(closest_sentence, run.attributor, evidence.numbers, question)
+    numbers = evidence.numbers
+
+    def closest(statement: str) -> Sequence[tuple[str, Citation]]:
+        # Measured of answers that are shown; what decides whether one is goes by the model.
+        text = f"{question} {statement}"
+        return run.attributor.nearest_sentences(numbers, text, 1) if shown else ()
+
     passages = Passages(question, chunks, tools.tokenize, closest)
     ask = asking(question, evidence, answer, chunks, tools, run.grader, run.unsupported)
     answer = yield from checked(answer, passages, ask)
@@ -42,19 +48,19 @@ def check(run: AnswerRun) -> Pieces:
         strict = run.unsupported == "remove unchecked"
         answer = without_unsupported(answer, unchecked=strict)
         if strict:
-            answer = with_citation(answer, run.attributor, evidence.numbers)
+            answer = with_citation(answer, run.attributor, numbers)
         yield from answer
         run.statements = answer
         return
     if answer[-1].rating not in (None, "no support"):
-        cited = with_citation(answer, run.attributor, evidence.numbers)
+        cited = with_citation(answer, run.attributor, numbers)
         if cited is not answer:
             yield Statement("", citations=(replace(cited[-1].citations[-1], at=0),))
         answer = cited
     ratings = {statement.rating for statement in answer} - {None}
-    disputed = run.conflicts is not None and run.conflicts.disagreement is not None
-    if ratings and "fully supported" not in ratings and not disputed:
-        quotation = closest_statement(answer, run.attributor, evidence.numbers, question)
+    has_dispute = run.conflicts is not None and run.conflicts.disagreement is not None
+    if ratings and "fully supported" not in ratings and not has_dispute:
+        quotation = closest_statement(answer, run.attributor, numbers, question)
         if quotation is not None:
             yield quotation
             answer = (*answer, quotation)

@@ -6,7 +6,7 @@ from localrag.rag import parts
 from localrag.rag.base import finished
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.refusals import refuses
-from localrag.rag.statements import is_grounded, own_sentence, words
+from localrag.rag.statements import is_grounded, own_sentence, without_quotation, words
 
 
 def complete(run: AnswerRun) -> Pieces:
@@ -19,7 +19,7 @@ def complete(run: AnswerRun) -> Pieces:
     if not statements and run.grounded is None:
         statements = (own_sentence("refusal", run.language),)
         yield from statements
-    if refuses(words(statement for statement in statements if statement.kind != "quotation")):
+    if refuses(words(without_quotation(statements))):
         missing = ()
     lacking = parts.lacking(missing, run.language)
     yield from lacking
