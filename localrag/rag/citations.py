@@ -298,7 +298,7 @@ class Attributor:
     def nearest_sentences(
         self, markers: Collection[int], question: str, most: int
     ) -> list[tuple[str, Citation]]:
-        """The sentences of these passages that are closest to a question, as they follow there.
+        """The sentences of these passages that are closest to a question, the closest first.
 
         Each as it reads, on a line, a row with the names of its columns, and its citation. By the
         share of its terms and by embedding, which looks at the few that share most.
@@ -325,7 +325,6 @@ class Attributor:
         likeness = [share + cosine for (share, _), cosine in zip(few, cosines, strict=True)]
         order = sorted(range(len(few)), key=lambda number: (-likeness[number], number))
         nearest = [few[number][1] for number in order[:most]]
-        nearest.sort(key=lambda evidence: (evidence.marker, evidence.start))
         return [
             (hide_markers(LIST_MARK.sub("", " ".join(e.text.split()))), self._citation(e))
             for e in nearest

@@ -507,7 +507,7 @@ def test_what_stands_in_the_sentence_of_the_question_is_supported_however_short(
     [
         (
             "Yes, they can come in.",
-            "The tea room closes at six [1].\nDogs are welcome in the garden [1].",
+            "Dogs are welcome in the garden [1].\nThe tea room closes at six [1].",
         ),
         ("Dogs can come in.", "Dogs can come in. [1]"),
     ],
