@@ -5,6 +5,7 @@ And a page as a scanner would bring it, lying on its side, is read by text recog
     python3 scripts/demo.py
     python3 scripts/demo.py --lean      # without text recognition and PyTorch: 1.2 GB less
 
+Where llama.cpp compiled here is faster than the prebuilt one, that follows behind the answers.
 A second run re-uses everything that is there.
 """
 
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from environment import ROOT, models_folder, ready
+from environment import ROOT, models_folder, ready, take_own_build
 
 LIBRARY = ROOT / ".demo" / "library"
 SCAN = ROOT / ".demo" / "scan.png"
@@ -64,7 +65,8 @@ def main() -> None:
 
     print("\n── Time")
     for title, seconds in times:
-        print(f"{seconds:8.1f} s  {title}")
+        print(f"{seconds:8.1f} s  {title}", flush=True)
+    take_own_build(python)
 
 
 if __name__ == "__main__":

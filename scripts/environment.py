@@ -48,8 +48,8 @@ def ready(*layers: str, lean: bool = False) -> Path:
     """Set up what is missing and return the environment's Python. A second call is instant.
 
     `layers` are the lock files beside `run` to install, such as "dev". llama.cpp is taken prebuilt
-    where that is as fast or nothing can be compiled; LOCALRAG_COMPILE=1 and LOCALRAG_PREBUILT=1
-    say which one it has to be. `lean` leaves out what is in LEFT_OUT, unless it is there already.
+    unless that fails; LOCALRAG_COMPILE=1 and LOCALRAG_PREBUILT=1 say which one it has to be. `lean`
+    leaves out what is in LEFT_OUT, unless it is there already.
     """
     if sys.version_info < OLDEST_PYTHON:
         found = ".".join(map(str, sys.version_info[:3]))
@@ -286,7 +286,7 @@ def _install_llama(python: Path, asked: str) -> str:
     complete = _imports(python, "llama_cpp")  # false where it has no library of its own
     if asked:
         order = [asked]
-    elif complete or (finds_compiler() and not _prebuilt_is_as_fast()):
+    elif complete:
         order = [COMPILED, PREBUILT]
     else:
         order = [PREBUILT, COMPILED] if finds_compiler() else [PREBUILT]
@@ -329,8 +329,46 @@ def _install_prebuilt(python: Path) -> bool:
     )
 
 
-def _prebuilt_is_as_fast() -> bool:
-    """Whether our own build would use no instructions that the prebuilt library lacks.
+def take_own_build(python: Path) -> None:
+    """Compile llama.cpp where that is faster, and put it in place of the prebuilt one.
+
+    That one works on until the other is there: what fails or is interrupted leaves it.
+    """
+    stamp = ENVIRONMENT / "localrag-installed.json"
+    state = json.loads(stamp.read_text("utf-8"))
+    wanted = finds_compiler() and _own_build_is_faster() and not _asked_library()
+    if state["llama.cpp"] != PREBUILT or not wanted:
+        return
+    print(_OWN_BUILD, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        lock = ("-r", str(LOCKS / "binding.txt"), "--wheel-dir", folder)
+        try:
+            compiled = _pip_succeeds(python, "wheel", *LOCKED, *lock)
+        except KeyboardInterrupt:
+            compiled = False
+        if not compiled:
+            print(_PREBUILT_STAYS, flush=True)
+            return
+        stamp.write_text(json.dumps(state | {"files": ""}), encoding="utf-8")
+        _remove_llama(python)
+        _pip(python, "install", "--no-index", "--no-deps", *map(str, Path(folder).glob("*.whl")))
+    library = COMPILED
+    if fault := _try_llama(python, library):
+        print(fault, _PREBUILT_STAYS, sep="\n", flush=True)
+        library = _install_llama(python, PREBUILT)
+    stamp.write_text(json.dumps(state | {"llama.cpp": library}), encoding="utf-8")
+
+
+_OWN_BUILD = (
+    "\nllama.cpp is now compiled for this processor, which takes minutes; prompts are then read about "
+    "half as fast again. Ctrl-C keeps the prebuilt one.\n"
+    "正在为本机处理器编译 llama.cpp，需要几分钟，之后读取提示词约快一半。按 Ctrl-C 则保留预编译的版本。"
+)
+_PREBUILT_STAYS = "The prebuilt llama.cpp stays. 继续使用预编译的 llama.cpp。"
+
+
+def _own_build_is_faster() -> bool:
+    """Whether our own build would use instructions that the prebuilt library lacks.
 
     That one uses AVX2. Where the processor has no more it reads at .91 of our own build and writes
     at .93, with AVX-512 at .64 and .98 (benchmarks/log/2026-11.md). Not measured but on x86.
@@ -339,7 +377,7 @@ def _prebuilt_is_as_fast() -> bool:
         return False
     lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     flags = next((line.split() for line in lines if line.startswith("flags")), [])
-    return "avx2" in flags and not {"avx512f", "avx_vnni"} & set(flags)
+    return bool({"avx512f", "avx_vnni"} & set(flags))
 
 
 def _remove_llama(python: Path) -> None:

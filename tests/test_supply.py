@@ -183,7 +183,7 @@ Calls = list[tuple[list[str], dict[str, str]]]
 def llama(monkeypatch: pytest.MonkeyPatch) -> tuple[Calls, set[str]]:
     """What pip is told of llama.cpp; and what is there: "library", "compiler", "compiles".
 
-    And "as fast": the prebuilt one, on this processor; "no wheel": pip finds none of it.
+    And "no wheel": pip finds no prebuilt one.
     """
     calls: Calls = []
     there: set[str] = set()
@@ -199,7 +199,6 @@ def llama(monkeypatch: pytest.MonkeyPatch) -> tuple[Calls, set[str]]:
     monkeypatch.setattr(environment, "_pip_succeeds", pip)
     monkeypatch.setattr(environment, "_imports", lambda *_: "library" in there)
     monkeypatch.setattr(environment, "finds_compiler", lambda: "compiler" in there)
-    monkeypatch.setattr(environment, "_prebuilt_is_as_fast", lambda: "as fast" in there)
     monkeypatch.setattr(environment, "_version", lambda *_: "")
     return calls, there
 
@@ -207,18 +206,16 @@ def llama(monkeypatch: pytest.MonkeyPatch) -> tuple[Calls, set[str]]:
 @pytest.mark.parametrize(
     ("there", "asked", "library"),
     [
-        ({"compiler", "compiles"}, "", "compiled"),
+        ({"compiler", "compiles"}, "", "prebuilt"),
         ({"compiler", "compiles"}, "prebuilt", "prebuilt"),
-        ({"compiler"}, "", "prebuilt"),  # it fails
+        ({"compiler", "compiles"}, "compiled", "compiled"),
+        ({"compiler", "compiles", "no wheel"}, "", "compiled"),
         ({"library", "compiles"}, "", "compiled"),  # an earlier one stays
-        ({"library", "compiles", "as fast"}, "", "compiled"),
-        ({"compiler", "compiles", "as fast"}, "", "prebuilt"),
-        ({"compiler", "compiles", "as fast"}, "compiled", "compiled"),
-        ({"compiler", "compiles", "as fast", "no wheel"}, "", "compiled"),
+        ({"library"}, "", "prebuilt"),  # of another version, and compiling fails
         (set(), "", "prebuilt"),
     ],
 )
-def test_llama_cpp_is_prebuilt_where_that_is_as_fast_or_nothing_compiles(
+def test_llama_cpp_is_prebuilt_unless_it_is_asked_for_or_cannot_be_had(
     llama: tuple[Calls, set[str]], there: set[str], asked: str, library: str
 ) -> None:
     calls, now = llama
@@ -274,23 +271,91 @@ def test_only_one_llama_cpp_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("flags", "machine", "as_fast"),
+    ("flags", "machine", "faster"),
     [
-        ("fpu avx2 fma", "x86_64", True),
-        ("fpu avx2 fma avx512f", "x86_64", False),
-        ("fpu avx2 avx_vnni", "x86_64", False),
-        ("fpu sse4_2 avx", "x86_64", False),  # the prebuilt one does not run there
+        ("fpu avx2 fma", "x86_64", False),
+        ("fpu avx2 fma avx512f", "x86_64", True),
+        ("fpu avx2 avx_vnni", "x86_64", True),
         ("fp asimd", "aarch64", False),  # not measured
     ],
 )
-def test_the_prebuilt_llama_cpp_is_as_fast_where_avx2_is_all_there_is(
-    monkeypatch: pytest.MonkeyPatch, flags: str, machine: str, as_fast: bool
+def test_an_own_llama_cpp_is_faster_where_there_is_more_than_avx2(
+    monkeypatch: pytest.MonkeyPatch, flags: str, machine: str, faster: bool
 ) -> None:
     text = f"processor : 0\nflags\t\t: {flags}\n"
     monkeypatch.setattr(environment, "Path", lambda _: SimpleNamespace(read_text=lambda *_: text))
     stand_in = SimpleNamespace(system=lambda: "Linux", machine=lambda: machine)
     monkeypatch.setattr(environment, "platform", stand_in)
-    assert environment._prebuilt_is_as_fast() == as_fast
+    assert environment._own_build_is_faster() == faster
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The record of an environment with a prebuilt llama.cpp, where compiling would gain."""
+    monkeypatch.setattr(environment, "ENVIRONMENT", tmp_path)
+    monkeypatch.setattr(environment, "_own_build_is_faster", lambda: True)
+    monkeypatch.setattr(environment, "finds_compiler", lambda: True)
+    monkeypatch.setattr(environment, "_asked_library", lambda: "")
+    stamp = tmp_path / "localrag-installed.json"
+    stamp.write_text('{"files": "known", "llama.cpp": "prebuilt"}')
+    return stamp
+
+
+@pytest.mark.parametrize(
+    ("compiles", "works", "library"),
+    [
+        (True, True, "compiled"),
+        (True, False, "prebuilt"),
+        (False, True, "prebuilt"),
+        (KeyboardInterrupt, True, "prebuilt"),
+    ],
+)
+def test_a_faster_llama_cpp_takes_the_place_of_the_prebuilt_one(
+    installed: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    compiles: object,
+    works: bool,
+    library: str,
+) -> None:
+    done: list[str] = []
+
+    def pip(_: Path, command: str, *words: str) -> bool:
+        done.append(command)
+        if compiles is KeyboardInterrupt and command == "wheel":
+            raise KeyboardInterrupt
+        if command == "wheel":
+            (Path(words[-1]) / "llama_cpp_python-1-py3-none-any.whl").touch()
+            return bool(compiles)
+        # Killed here, the next run installs again what is missing.
+        assert json.loads(installed.read_text())["files"] == ""
+        return words[-1].endswith("llama_cpp_python-1-py3-none-any.whl")
+
+    monkeypatch.setattr(environment, "_pip_succeeds", pip)
+    monkeypatch.setattr(environment, "_remove_llama", lambda _: done.append("removed"))
+    monkeypatch.setattr(environment, "_try_llama", lambda *_: "" if works else "it ended with -4")
+    monkeypatch.setattr(environment, "_install_llama", lambda _, kind: done.append(kind) or kind)
+    environment.take_own_build(Path("python"))
+    assert json.loads(installed.read_text()) == {"files": "known", "llama.cpp": library}
+    replaced = ["removed", "install"] if compiles is True else []
+    assert done == ["wheel", *replaced, *([] if works else ["prebuilt"])]
+    assert ("The prebuilt llama.cpp stays" in capsys.readouterr().out) == (library == "prebuilt")
+
+
+@pytest.mark.parametrize("reason", ["asked", "compiler", "slower", "compiled"])
+def test_llama_cpp_is_not_compiled_where_nothing_is_gained(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    if reason == "asked":
+        monkeypatch.setattr(environment, "_asked_library", lambda: "prebuilt")
+    if reason == "compiler":
+        monkeypatch.setattr(environment, "finds_compiler", lambda: False)
+    if reason == "slower":
+        monkeypatch.setattr(environment, "_own_build_is_faster", lambda: False)
+    if reason == "compiled":
+        installed.write_text('{"files": "known", "llama.cpp": "compiled"}')
+    monkeypatch.setattr(environment, "_pip_succeeds", lambda *_: pytest.fail("pip was called"))
+    environment.take_own_build(Path("python"))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from localrag.bundle.installer.manifest import (
 from localrag.bundle.installer.storage import Folder, read_manifest
 from localrag.bundle.pip_runner import run_pip
 from localrag.bundle.wheel import read_wheel
-from localrag.bundle.wheels import ROOTS, Notify, Pip, WheelCollector, versions_here
+from localrag.bundle.wheels import LEFT_OUT, ROOTS, Notify, Pip, WheelCollector, versions_here
 from localrag.errors import BundleError, UsageError
 from localrag.models.llms.llama_cpp import prebuilt
 from localrag.models.registry.download import sha256_of
@@ -70,6 +70,8 @@ ALWAYS = (packing.PROGRAM, "README.txt", "README.zh-CN.txt")
 
 _WHEELS_BYTES = {"cpu": 700 << 20, "metal": 500 << 20, "cuda": 4500 << 20}
 """Roughly what the wheels take, to look for room before anything is downloaded."""
+_LEAN_BYTES = 300 << 20
+"""The same of a lean bundle."""
 
 _HERE = Path(__file__).parent
 
@@ -80,7 +82,8 @@ class BundleRequest:
 
     `preset` names models of the store, `models` more of them; `extras` are keys of `EXTRAS`;
     `wheels` are ready ones of the user's; `since` is an earlier bundle, and only what differs from
-    it is kept. `compiled`: llama.cpp is compiled here instead of taken prebuilt.
+    it is kept. `compiled`: llama.cpp is compiled here instead of taken prebuilt. `lean`: without
+    what is in `LEFT_OUT`.
     """
 
     target: Target
@@ -92,6 +95,7 @@ class BundleRequest:
     archive: bool = False
     accept_licence: bool = False
     compiled: bool = False
+    lean: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ def default_name(request: BundleRequest) -> str:
     if target.accelerator == "cuda":
         words.append("cuda")
     words += [request.preset or "no-models", *sorted(set(request.extras))]
+    words += ["lean"] if request.lean else []
     return "-".join([*words, "delta"] if request.since else words)
 
 
@@ -152,6 +157,12 @@ def create(
     for spec in specs:
         if spec.licence_kind == "non-commercial" and not request.accept_licence:
             raise spec.not_accepted()
+        if request.lean and spec.needs_pytorch:
+            raise UsageError(
+                "{model} needs PyTorch, which a lean bundle does not contain.",
+                hint="Omit --lean, or that model.",
+                model=spec.id,
+            )
         store.path(spec.id)
     base = _base(request)
     try:
@@ -236,6 +247,7 @@ def _fill(
         pip,
         request.extras,
         (*ROOTS, *([library] if library else [])),
+        LEFT_OUT if request.lean else (),
     )
     for path in request.wheels:
         collector.add(path)
@@ -397,7 +409,8 @@ def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File
 
 def _room(request: BundleRequest, specs: Sequence[ModelSpec]) -> int:
     """Bytes that the bundle will take, roughly, while it is made."""
-    whole = _WHEELS_BYTES[request.target.accelerator] + sum(spec.size for spec in specs)
+    wheels = _LEAN_BYTES if request.lean else _WHEELS_BYTES[request.target.accelerator]
+    whole = wheels + sum(spec.size for spec in specs)
     return whole * 2 if request.archive else whole
 
 

@@ -42,6 +42,9 @@ Pip = Callable[..., tuple[int, list[str]]]
 ROOTS = (DISTRIBUTION, "pip")
 """pip itself travels too: Python on Debian cannot make an environment without it."""
 
+LEFT_OUT = ("rapidocr", "sentence-transformers")
+"""What a lean bundle does without: text recognition, and PyTorch for models not in ONNX."""
+
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch publishes its CPU builds for Linux beside, not in, the public package index."""
 
@@ -104,7 +107,8 @@ class WheelCollector:
     """Gathers wheels for one target into a folder.
 
     `versions` are pinned wherever the requirements admit them; `extras` are those of localrag;
-    `roots` is what is needed although nothing requires it.
+    `roots` is what is needed although nothing requires it, `without` what is left out although
+    localrag requires it, and with it what only that needs.
     """
 
     def __init__(
@@ -116,10 +120,12 @@ class WheelCollector:
         pip: Pip = run_pip,
         extras: Iterable[str] = (),
         roots: Iterable[str] = ROOTS,
+        without: Iterable[str] = (),
     ) -> None:
         self._target = target
         self._extras = tuple(extras)
         self._roots = tuple(roots)
+        self._without = frozenset(without)
         self._folder = folder.absolute()
         self._versions = {name: text for name, text in versions.items() if name != "pip"}
         self._announce = notify
@@ -175,9 +181,15 @@ class WheelCollector:
 
     def needs(self) -> dict[str, JoinedRequirement]:
         """What the roots and the wheels gathered so far need, with the target's markers."""
+        from packaging.utils import canonicalize_name
 
         def requirements(name: str) -> list[Requirement]:
-            return self.wheels[name].requirements if name in self.wheels else []
+            wanted = self.wheels[name].requirements if name in self.wheels else []
+            return [
+                requirement
+                for requirement in wanted
+                if canonicalize_name(requirement.name) not in self._without
+            ]
 
         environment = targets.marker_environment(self._target)
         return resolve(self._roots, requirements, environment, self._extras)

@@ -104,6 +104,11 @@ def bundle() -> None:
 )
 @click.option("--archive", is_flag=True, help=tr("Create a .zip instead of a folder."))
 @click.option(
+    "--lean",
+    is_flag=True,
+    help=tr("Leave out text recognition, and PyTorch, which the starter models do not need."),
+)
+@click.option(
     "--compile",
     "compiled",
     is_flag=True,

@@ -22,6 +22,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from fake_wheels import FakePip, make_wheel
 from machine_code import elf, mach_o, pe
+from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -40,7 +41,13 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.models.llms.llama_cpp import prebuilt
-from localrag.models.registry.spec import Catalogue, HuggingFaceSource, ModelFile, ModelSpec
+from localrag.models.registry.spec import (
+    Catalogue,
+    HuggingFaceSource,
+    ModelFile,
+    ModelSpec,
+    catalogue,
+)
 from localrag.models.registry.store import ModelStore
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 40
@@ -245,6 +252,42 @@ def test_an_extra_travels_only_where_it_is_asked_for(
     needs = {each["ref"]: each.get("dependsOn", []) for each in listing["dependencies"]}
     assert "psycopg==3.3" in needs["localrag-offline==1.0"]
     assert "\npsycopg  3.3  " in (place / "licences" / "INDEX.txt").read_text()
+
+
+def test_a_lean_bundle_leaves_out_pytorch_and_text_recognition(
+    tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
+) -> None:
+    requires = ("one", "llama-cpp-python", "Sentence_Transformers>=5", "rapidocr")
+    own = make_wheel(tmp_path / "heavy", "localrag-offline", requires=requires)
+    request = replace(request_, wheels=(own, *request_.wheels[1:]), lean=True)
+    create(tmp_path / "lean", request, store, pip)
+    names = [
+        Path(file.path).name.partition("-")[0] for file in verify(tmp_path / "lean").manifest.wheels
+    ]
+    assert names == ["bare", "llama_cpp_python", "localrag_offline", "one", "pip"]
+    assert sorted(pip.asked) == ["bare", "one", "pip"]
+    with pytest.raises(BundleError):  # the whole one needs what nobody has here
+        create(tmp_path / "whole", replace(request, lean=False), store, pip)
+
+
+def test_a_model_that_needs_pytorch_is_not_put_into_a_lean_bundle(
+    tmp_path: Path, request_: BundleRequest, pip: FakePip
+) -> None:
+    weights = ModelFile(path="model.safetensors", size=1, sha256="0" * 64)
+    heavy = structs.replace(spec("heavy"), files=(weights,))
+    known = Catalogue(models=(heavy,), presets={"starter": ("heavy",)})
+    with pytest.raises(UsageError, match="heavy needs PyTorch"):
+        create(
+            tmp_path / "made", replace(request_, lean=True), ModelStore(tmp_path / "m", known), pip
+        )
+    assert pip.calls == []
+
+
+def test_models_of_the_starter_set_need_no_pytorch() -> None:
+    starter = catalogue().expand(("starter",))
+    assert len(starter) == 3
+    assert not any(model.needs_pytorch for model in starter)
+    assert catalogue().get("bge-m3").needs_pytorch
 
 
 def test_an_extra_is_brought_later_by_a_delta(
@@ -733,6 +776,7 @@ def test_the_name_says_what_it_is_for() -> None:
     assert creation.default_name(request).endswith("-linux-arm64-py3.12-cuda-no-models")
     request = replace(request, extras=("postgres", "keyring", "postgres"))
     assert creation.default_name(request).endswith("-no-models-keyring-postgres")
+    assert creation.default_name(replace(request, lean=True)).endswith("-postgres-lean")
 
 
 @pytest.fixture

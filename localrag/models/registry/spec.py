@@ -104,6 +104,11 @@ class ModelSpec(_Record, frozen=True):
         """Whether every file has a hash of its own, published and written down here."""
         return all(file.sha256 for file in self.files)
 
+    @property
+    def needs_pytorch(self) -> bool:
+        """Whether PyTorch runs it: neither llama.cpp nor ONNX Runtime."""
+        return not any(file.path.endswith((".gguf", ".onnx")) for file in self.files)
+
     def not_accepted(self) -> ModelLicenceError:
         """What is said where nobody has said yes to the licence."""
         return ModelLicenceError(
