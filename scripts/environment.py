@@ -360,9 +360,10 @@ def take_own_build(python: Path) -> None:
 
 
 _OWN_BUILD = (
-    "\nllama.cpp is now compiled for this processor, which takes minutes; prompts are then read about "
-    "half as fast again. Ctrl-C keeps the prebuilt one.\n"
-    "正在为本机处理器编译 llama.cpp，需要几分钟，之后读取提示词约快一半。按 Ctrl-C 则保留预编译的版本。"
+    "\nllama.cpp is now compiled for this processor, which takes minutes; prompts are then read "
+    "about half as fast again. Ctrl-C keeps the prebuilt one.\n"
+    "正在为本机处理器编译 llama.cpp，需要几分钟，之后读取提示词约快一半；"
+    "按 Ctrl-C 则保留预编译的版本。"
 )
 _PREBUILT_STAYS = "The prebuilt llama.cpp stays. 继续使用预编译的 llama.cpp。"
 
