@@ -552,10 +552,12 @@ def _values(
             by_value: dict[str, list[int]] = {}
             for row in rows:
                 text = shown(dataset.rows[row - 1][of], column.unit)
+                name = _name_of(dataset, row, of) if query.compute != "list" else ""
                 if query.compute != "list" and by != of:
                     beside = shown(dataset.rows[row - 1][by], dataset.columns[by].unit)
-                    text = render("computed_beside", language, value=text, beside=beside)
-                elif query.compute != "list" and (name := _name_of(dataset, row, of)):
+                    told = ", ".join(filter(None, (name, text)))
+                    text = render("computed_beside", language, value=told, beside=beside)
+                elif name:
                     text = render("computed_beside", language, value=name, beside=text)
                 by_value.setdefault(text, []).append(row)
             yield from ((text, tuple(held)) for text, held in by_value.items())
@@ -597,23 +599,19 @@ def _named_documents(dataset: Dataset, computed: Computed) -> list[tuple[str, tu
 
 
 def _name_of(dataset: Dataset, row: int, of: int) -> str:
-    """What a row is about, where its largest or smallest number was asked for; "" for a text.
+    """What a row is about, where another column is told of it; "" where that is its name.
 
     The first column of texts says so, and of several files the file.
     """
-    if dataset.columns[of].kind == "text":
-        return ""
     values = dataset.rows[row - 1]
     texts = [
-        str(values[place])
+        place
         for place, column in enumerate(dataset.columns)
         if column.kind == "text" and values[place] not in (None, "") and column.key != "sheet"
     ]
-    own = {column.key: str(values[place]) for place, column in enumerate(dataset.columns)}
-    file = own.get("file", "")
-    named = [file] if file else []
-    named += [text for text in texts if text != file][:1]
-    return ", ".join(named)
+    files = [place for place in texts if dataset.columns[place].key == "file"]
+    named = files[:1] + [place for place in texts if place not in files][:1]
+    return "" if of in named else ", ".join(str(values[place]) for place in named)
 
 
 def _total(dataset: Dataset, query: Query, value: str) -> object:

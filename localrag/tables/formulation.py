@@ -97,7 +97,7 @@ def compute(
     is_query = False
     for drawn, query in enumerate(_queries(question, dataset, llm, computes), 1):
         if query is not None and query.compute in computes:
-            is_query = True
+            is_query, query = True, _telling(query, dataset)
             result = run(dataset, sql_of(query))
             if not result.is_empty and not result.cut_short:
                 alike = _compared(query, result, dataset)
@@ -126,6 +126,15 @@ def compute(
 
 _NO_ROW = frozenset({"0"})
 """What a count gives where no row is counted."""
+
+
+def _telling(query: Query, dataset: Dataset) -> Query:
+    """A list of names in place of one of what is the same in every row: of first aiders, "yes"."""
+    fixed = {condition.key for condition in query.where if condition.sign == "="}
+    names = [c.key for c in dataset.columns if c.kind == "text" and c.key not in fixed]
+    if query.compute != "list" or query.of not in fixed or not names:
+        return query
+    return replace(query, of=names[0], by=names[0])
 
 
 def _compared(query: Query, result: QueryResult, dataset: Dataset) -> Hashable:

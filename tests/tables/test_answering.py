@@ -592,6 +592,38 @@ def test_of_the_largest_it_is_said_whose_it_is() -> None:
     assert text.startswith("autoclave, repair: 99 GBP [1]\n")
 
 
+def test_a_row_is_named_whichever_column_is_told_of_it() -> None:
+    rows = [("platen press", "MQ-1060", "958000"), ("cutter", "K-92", "1200")]
+    names = ("Machine", "Model", "Price £")
+    made = dataset_of([RawTable("/firm/stock.csv", "", names, rows, [(1, 0), (2, 9)])])
+    sql = "SELECT Model FROM data ORDER BY Price_GBP DESC LIMIT 1"
+    llm = ScriptedLLM([sql] * MOST_QUERIES, [{"MAX": 1}, FITS])
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[made])
+    text, _, _ = run("Which machine was dearest?", llm, library)
+    assert text.startswith("platen press, MQ-1060: 958,000 GBP [1]\n")
+
+
+def test_of_what_is_the_same_in_every_row_the_names_are_listed() -> None:
+    rows = [("Ann", "yes"), ("Bo", "no"), ("Cy", "yes")]
+    made = dataset_of([RawTable("/firm/stock.csv", "", ("Name", "First aid"), rows, [(1, 0)] * 3)])
+    sqls = ["SELECT First_aid FROM data WHERE First_aid = 'yes'"] * 2
+    sqls += ["SELECT Name FROM data WHERE First_aid = 'yes'"] * (MOST_QUERIES - 2)
+    computed = compute("Who can do first aid?", made, ScriptedLLM(sqls))
+    assert computed.sure
+    assert computed.values == (("Ann",), ("Cy",))
+
+
+def test_a_count_of_no_row_gives_way_to_one_of_some() -> None:
+    none = "SELECT COUNT(*) FROM data WHERE Name = 'Di'"
+    some = "SELECT COUNT(*) FROM data WHERE Late = 'yes'"
+    rows = [("Ann", "yes"), ("Bo", "no"), ("Cy", "yes")]
+    made = dataset_of([RawTable("/firm/stock.csv", "", ("Name", "Late"), rows, [(1, 0)] * 3)])
+    computed = compute("How many are late?", made, ScriptedLLM([none, some, none, some, none]))
+    assert (computed.sure, computed.values) == (True, ((2,),))
+    computed = compute("How many are late?", made, ScriptedLLM([none] * MOST_QUERIES))
+    assert (computed.sure, computed.values) == (True, ((0,),))
+
+
 def test_a_count_has_the_measure_word_of_its_question() -> None:
     scores = [{"COUNT": 1}, {"是": 9, "否": 1}]
     llm = ScriptedLLM(["SELECT COUNT(*) FROM data"] * MOST_QUERIES, scores)
