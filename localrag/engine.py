@@ -589,19 +589,21 @@ class Engine:
     ) -> Selection:
         """The documents at paths that match, that the filter allows and that hold the words.
 
-        Raises UsageError where a pattern matches nothing; where they are `lenient`, only if none
-        does.
+        Those that it is `without` are as if they were not there. Raises UsageError where a pattern
+        matches nothing; where they are `lenient`, only if none does.
         """
         from localrag.tables.documents import select
 
         among = self._holding(words) if words.strip() else None
+        without = frozenset[str]()
         if options.filter is not None:
+            without = options.filter.without
             wanted = self._meant(options).filter
             records = self.library.documents()
             allowed = set(self.library.sources_of([record.id for record in records], wanted))
             among = allowed if among is None else among & allowed
         called = str if options.paths else self.located
-        return select(self.library, patterns, among, called, lenient=lenient)
+        return select(self.library, patterns, among, called, lenient=lenient, without=without)
 
     def table(
         self,

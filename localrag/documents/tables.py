@@ -153,7 +153,8 @@ _DATE = re.compile(
 )
 _NOTHING = re.compile(r"[-—–/\\*.…]*|n/?a|无|null|none", re.IGNORECASE)
 _YEAR = re.compile(r"(?:19|20)\d\d\s*年?")
-_BAR_WITHIN = re.compile(r"(?:^|\s+)\|(?=\s|$)\s*")
+_BAR_WITHIN = re.compile(r"(?:^|(?<!\s)\s+)\|(?=\s|$)\s*")
+"""A bar with the blanks around it, from the first of them on: " | " in "a | b"."""
 _COLON = re.compile(r"[:：]$")
 
 

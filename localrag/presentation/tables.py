@@ -16,6 +16,7 @@ from localrag.errors import UsageError
 from localrag.messages import tr
 from localrag.presentation.csv_table import csv_bytes
 from localrag.presentation.durations import duration
+from localrag.presentation.markdown import plain_line
 from localrag.presentation.pages import render
 from localrag.presentation.places import cited_as
 from localrag.presentation.records import picked, plain
@@ -284,16 +285,15 @@ def _rows(table: Table) -> Iterator[list[str | float | None]]:
 
 def _markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
-        shown = (as_name(cell).replace("\\", "\\\\").replace("|", "\\|") for cell in cells)
-        return f"| {' | '.join(shown)} |"
+        return f"| {' | '.join(cells)} |"
 
-    lines = [line([tr("File"), *(column.question for column in table.columns)])]
+    lines = [line([tr("File"), *(plain_line(column.question) for column in table.columns)])]
     lines.append("|" + "---|" * (1 + len(table.columns)))
     notes: list[str] = []
     for row in table.rows:
-        cells = [row.source]
+        cells = [plain_line(row.source)]
         for column, cell in zip(table.columns, row.cells, strict=True):
-            shown = cell_text(cell, column)
+            shown = plain_line(cell_text(cell, column))
             if evidence := evidence_text(cell):
                 notes.append(evidence)
                 shown += f" [^{len(notes)}]"
@@ -301,9 +301,10 @@ def _markdown(table: Table) -> str:
         lines.append(line(cells))
     lines.append("")
     for column, total in zip(table.columns, table.totals, strict=True):
-        lines.append(f"- {as_name(column.question)} {tr('; ').join(total_lines(column, total))}")
+        totals = tr("; ").join(total_lines(column, total))
+        lines.append(f"- {plain_line(column.question)} {plain_line(totals)}")
     lines.append("")
-    lines += (f"[^{number}]: {as_name(text)}" for number, text in enumerate(notes, 1))
+    lines += (f"[^{number}]: {plain_line(text)}" for number, text in enumerate(notes, 1))
     return "\n".join(lines) + "\n"
 
 

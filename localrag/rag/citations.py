@@ -68,7 +68,7 @@ SHORT_ANSWER = 40
 LIST_MARK = re.compile(r"^\s*(?:[-*•·–]\s+|#{1,6}\s+|\(?\d{1,2}(?:\.(?!\d)|[)、）])\s*)+")
 _NUMBERS = r"\d{1,3}(?:\s*[,，、–-]\s*\d{1,3})*"
 _MARKER = re.compile(
-    r"(?P<blank>[ \t]*)[\[【［](?P<inside>\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
+    r"(?<![ \t])(?P<blank>[ \t]*)[\[【［](?P<inside>\s*(?:(?:资料|来源|文档|passages?|source)\s*)?"
     rf"(?P<numbers>{_NUMBERS})\s*)[\]】］]",
     re.IGNORECASE,
 )
@@ -149,13 +149,17 @@ def read(
 
 
 _LABEL = re.compile(
-    r"\n\s*\n(?=[ \t]*(?:(?:more )?passages?|question|更多资料|资料|问题)\s*[:：])", re.IGNORECASE
+    # From the first blank on, or each of many empty lines would be tried as the first of them.
+    r"(?<!\s)(?P<blank>[^\S\n]*)\n(?:[^\S\n]*\n)+"
+    r"(?=[ \t]*(?:(?:more )?passages?|question|更多资料|资料|问题)\s*[:：])",
+    re.IGNORECASE,
 )
+"""An empty line and the label below it: "\\n\\nQuestion:"."""
 
 
 def hide_labels(text: str) -> str:
     """A passage without the empty line and the label that stand behind passages in a prompt."""
-    return _LABEL.sub("\n", text)
+    return _LABEL.sub(r"\g<blank>\n", text)
 
 
 @dataclass(frozen=True, slots=True)

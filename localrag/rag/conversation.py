@@ -141,21 +141,23 @@ def _model_text(answer: str) -> str:
 
     A client gives an answer back as a text, so this is the place where one is looked through.
     """
-    for pattern in _ADDED:
-        answer = pattern.sub("", answer)
-    return answer.rstrip()
+    return "\n".join("" if _is_added(line) else line for line in answer.split("\n")).rstrip()
 
 
-def _added(frame: str) -> re.Pattern[str]:
+def _is_added(line: str) -> bool:
     """Such as: By contrast, gate.txt (2024-03-01) says: “It was opened in 1912.” [2]."""
-    sentence = re.escape(frame).replace("SOURCE", ".+").replace("QUOTE", ".*")
-    return re.compile(rf"^{sentence}[^\S\n]*\S*[^\S\n]*$", re.MULTILINE)
+    for before, *between, after in _FRAMES:
+        # No pattern: a client's line may have these words thousands of times.
+        quoted, _, mark = line.rpartition(after)
+        if quoted.startswith(before) and all(part in quoted[len(before) :] for part in between):
+            return len(mark.split()) <= 1
+    return False
 
 
-_ADDED = tuple(
-    _added(frame)
+_FRAMES = tuple(
+    frame.split("\0")
     for code in CODES
-    for frame in (otherwise("SOURCE", "QUOTE", code), render("quotation", code, quote="QUOTE"))
+    for frame in (otherwise("\0", "\0", code), render("quotation", code, quote="\0"))
 )
 
 

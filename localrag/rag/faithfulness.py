@@ -70,7 +70,7 @@ _YES = re.compile(
     re.IGNORECASE,
 )
 """An answer that says no more than that it is so."""
-_MEMBERS = re.compile(r"、|以及|[和与及;；]|,\s*(?:and\s+)?|\s+and\s+")
+_MEMBERS = re.compile(r"、|以及|[和与及;；]|,\s*(?:and\s+)?|(?<!\s)\s+and\s+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,10 @@ _VERDICT = re.compile(
     r"\s*(?:[,，.。;；!！]\s*|(?=\[)|\Z)",
     re.IGNORECASE,
 )
-_BEGUN = re.compile(r"\s*(?:y(?:es?)?|no?|[是不否可能对有没需会要的以]{1,3})?\s*\Z", re.IGNORECASE)
-"""What may still become a verdict."""
+_BEGUN = re.compile(
+    r"\s*(?:(?:y(?:es?)?|no?|[是不否可能对有没需会要的以]{1,3})\s*)?\Z", re.IGNORECASE
+)
+"""What may still become a verdict: " ye"."""
 SENTENCES = 2
 """How many are told in place of a verdict."""
 LONGEST = 600

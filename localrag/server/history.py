@@ -93,7 +93,7 @@ class History(Routes):
                 {
                     "asked": entry.question,
                     "asked_at": entry.asked_at,
-                    "answer": told(name, _decode_entry(library, naming, entry), language),
+                    "answer": _tell_entry(name, _decode_entry(library, naming, entry), language),
                 }
                 for entry in library.kept_answers(key)
             ]
@@ -235,6 +235,14 @@ def _decode_entry(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
         ),
         not_found=tuple(_name_closest(missing, sources) for missing in answer.not_found),
     )
+
+
+def _tell_entry(library: str, answer: Answer, language: InterfaceLanguage) -> dict[str, Any]:
+    """The answer as it was told; its steps may lack values that their words need."""
+    try:
+        return told(library, answer, language)
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        raise damaged_rows(error) from error  # the folder came from elsewhere
 
 
 class _EarlierAnswer(msgspec.Struct):

@@ -29,6 +29,7 @@ from localrag.egress import network
 from localrag.egress.redaction import Redactor
 from localrag.engine import AskOptions, Engine
 from localrag.errors import LibraryNotFoundError, UsageError
+from localrag.indexing.events import Committed, Failed, Linked
 from localrag.indexing.viewing import occurrences
 from localrag.languages import CODES, is_code
 from localrag.library.acting import Action
@@ -37,11 +38,11 @@ from localrag.library.private import PrivateSources
 from localrag.library.records import DocumentRecord, PageSpan
 from localrag.messages import spoken, tr
 from localrag.presentation.computed import answer_text, computed_lines
-from localrag.presentation.markdown import inert
+from localrag.presentation.markdown import Change, changed, inert, moved
 from localrag.presentation.not_found import reason_text
 from localrag.presentation.places import cited_as, place_text
 from localrag.presentation.reading import card_texts
-from localrag.presentation.steps import step_line
+from localrag.presentation.steps import step_name
 from localrag.presentation.summaries import begun_text as summary_begun_text
 from localrag.presentation.summaries import (
     coverage_lines,
@@ -289,8 +290,8 @@ class Tools:
             async for piece in pieces:
                 if isinstance(piece, Answer):
                     answer = piece
-                elif isinstance(piece, Step):
-                    await tell(inert(step_line(piece)).text)
+                elif text := _progress_text(piece):
+                    await tell(text)
         assert answer is not None, "a stream ends with its answer"  # noqa: S101
         return Answered(
             library,
@@ -409,7 +410,7 @@ class Tools:
             records = [
                 record
                 for record in shown.documents()
-                if any(wanted in name.casefold() for name in shown.names(record))
+                if not wanted or any(wanted in name.casefold() for name in shown.names(record))
             ]
             some = records[asked.start : asked.start + MOST_LISTED]
             after = asked.start + len(some)
@@ -448,21 +449,16 @@ class Tools:
 
         def added() -> Added:
             name = self._libraries.named(asked.library)
-            report = LocalRAG(self._library(name, "").engine).add(asked.paths)
-            new = [document.source for document in report.committed] + [
-                link.source for link in report.linked
-            ]
+            report = LocalRAG(self._libraries.engine(name)).add(asked.paths)
+            shown = self._library(name, "")  # of what there is by now
+            new: list[Committed | Linked] = [*report.committed, *report.linked]
+            files = map(shown.added, new)
+            not_read = [shown.not_read(failure) for failure in report.failed]
             return Added(
                 name,
-                [inert(self._libraries.naming(name).of(source)).text for source in new],
+                [file for file in files if file],
                 len(report.unchanged),
-                [
-                    NotRead(
-                        inert(shown_name(failure.source)).text,
-                        inert(spoken(without_paths(failure.error))).text,
-                    )
-                    for failure in report.failed
-                ],
+                [failure for failure in not_read if failure],
             )
 
         return await anyio.to_thread.run_sync(added)
@@ -524,8 +520,8 @@ class _LibraryScreen:
         self._address = address
         self.disarmed = 0
         """Words that would have been links, pictures or HTML where Markdown is rendered."""
-        private = PrivateSources(engine.settings.hosted.private)
-        self._private = private.documents(engine.library) if private else frozenset()
+        self._private_sources = PrivateSources(engine.settings.hosted.private)
+        self._private = self._private_sources.documents(engine.library)
 
     @property
     def allowed(self) -> Filter | None:
@@ -545,6 +541,19 @@ class _LibraryScreen:
             if document.id not in self._private
         ]
 
+    def added(self, event: Committed | Linked) -> str:
+        """What a file that was added is called; "" for one of a private document."""
+        if event.document_id in self._private:
+            return ""
+        return self._file(self._naming.of(event.source), event.document_id)
+
+    def not_read(self, failure: Failed) -> NotRead | None:
+        """Which file could not be read, and why; None for a private one."""
+        if self._private_sources.holds(failure.source):
+            return None
+        reason = spoken(without_paths(failure.error))
+        return NotRead(self.own(shown_name(failure.source)), self.own(reason))
+
     def document(self, given: str) -> DocumentRecord:
         """The document of that id, its beginning, URI or name. Raises `UsageError`."""
         if given.startswith(SCHEME):
@@ -553,10 +562,15 @@ class _LibraryScreen:
         if record is not None and record.id not in self._private:
             return record
         documents = self.documents()
-        matches = [document for document in documents if given in self.names(document)] or [
+        # Of names in which something is replaced, the numbers are those of another reply.
+        names = {
+            document.id: set(self._sources(document)).intersection(self.names(document))
+            for document in documents
+        }
+        matches = [document for document in documents if given in names[document.id]] or [
             document
             for document in documents
-            if any(name.endswith(f"/{given}") for name in self.names(document))
+            if any(name.endswith(f"/{given}") for name in names[document.id])
             or (len(given) >= SHORT_ID and document.id.startswith(given))
         ]
         if not matches:
@@ -756,10 +770,13 @@ class _LibraryScreen:
 
     def name(self, record: DocumentRecord) -> str:
         """What a document is called."""
-        return self._file(next(iter(self.names(record)), record.title), record.id)
+        return self._file(next(iter(self._sources(record)), record.title), record.id)
 
     def names(self, record: DocumentRecord) -> tuple[str, ...]:
-        """What its files are called, not screened yet."""
+        """What its files are called, as far as that may be known: by this they are looked up."""
+        return tuple(map(self._redact, self._sources(record)))
+
+    def _sources(self, record: DocumentRecord) -> tuple[str, ...]:
         return self._naming.document(record).sources
 
     def answer(self, answer: Answer) -> str:
@@ -795,7 +812,11 @@ class _LibraryScreen:
         return bool(text) and self._screen.shown(text) == text
 
     def _screen_text(self, text: str, start: int = 0, end: int | None = None) -> str:
-        return self._redact(self._screen.shown(text, start, end))
+        # Of the whole: what is cut out of a text may be no match any more.
+        changes = [Change(*replaced) for replaced in self._redactor.placeholders(text)]
+        end = len(text) if end is None else end
+        whole = changed(text, changes)
+        return as_text(self._screen.shown(whole, moved(start, changes), moved(end, changes)))
 
     def _redact(self, text: str) -> str:
         return as_text(self._redactor.redact(text)[0])
@@ -858,6 +879,10 @@ def _progress_text(event: object) -> str:
             return tr("{count} cells left", count=event.left)
         case SectionDone(kept=False):
             return tr("{count} sections left", count=event.left)
+        case Step(kind="cell"):
+            return tr("{count} cells left", count=event.values["left"])
+        case Step():  # its values hold words of documents, and names of files
+            return step_name(event.kind)
     return ""
 
 

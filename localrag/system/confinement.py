@@ -183,15 +183,19 @@ def watch_memory(size: int) -> Callable[[int], None] | None:
     return watch
 
 
-def limit_time(seconds: int) -> None:
-    """Let this process compute for so many seconds more, where the system can."""
+def limit_time(seconds: int, *, renewed: bool = False) -> None:
+    """Let this process compute for so many seconds more, where the system can.
+
+    For good, unless the limit is to be `renewed`.
+    """
     if sys.platform == "win32":
         return
     import resource
     import time
 
     end = int(time.process_time()) + 1 + seconds
-    resource.setrlimit(resource.RLIMIT_CPU, (end, end))
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1] if renewed else end
+    resource.setrlimit(resource.RLIMIT_CPU, (end, hard))
 
 
 def limit_files(size: int) -> None:

@@ -72,14 +72,17 @@ def select(
     called: Callable[[str], str] = str,
     *,
     lenient: bool = False,
+    without: frozenset[str] = frozenset(),
 ) -> Selection:
     """The documents at paths that match one of the patterns; all without a pattern.
 
     A pattern is a path with `*`, `?` and `[...]`, the end of one, or a folder, of paths as they are
-    `called`. `among` are ids of documents that are left, as those that hold certain words. Raises
+    `called`. `among` are ids of documents that are left, as those that hold certain words. Those
+    `without` are as if they were not there: neither a name nor a count tells of them. Raises
     UsageError where a pattern matches nothing; where they are `lenient`, only if none matches.
     """
-    names = {path: called(path) for path in library.paths()}
+    records = [record for record in library.documents() if record.id not in without]
+    names = {path: called(path) for record in records for path in record.sources}
     wanted: set[str] | None = None
     for pattern in patterns:
         matches = frozenset[str]().union(
@@ -89,19 +92,19 @@ def select(
             raise UsageError(
                 "Of {count} documents none matches {pattern}.",
                 hint="See what is there with `localrag status --documents`.",
-                count=len(names),
+                count=len(records),
                 pattern=pattern,
             )
         wanted = (wanted or set()) | matches
     left = None if among is None else set(among)
     documents = [
         record
-        for record in library.documents()
+        for record in records
         if (wanted is None or wanted.intersection(record.sources))
         and (left is None or record.id in left)
     ]
     documents.sort(key=lambda record: record.sources[:1])
-    return Selection(tuple(documents), len(library.documents()))
+    return Selection(tuple(documents), len(records))
 
 
 def _filters(pattern: str) -> Iterator[Filter]:

@@ -96,6 +96,8 @@ LARGE = 1000
 """From here on a number is hard to turn from one language's words into the other's."""
 COUNTED = 10
 """A number word up to this may count what a text lists: "three reasons"."""
+_LARGEST = 1e50
+"""What has more digits is a code, and such values can be added up."""
 _DIGITS = re.compile(r"\d+")
 _NEAR = 0.02
 """Numbers of which one says it is about so many agree within this share."""
@@ -348,6 +350,8 @@ def _number_of(match: re.Match[str], text: str) -> Figure | None:
         if words in ("one", "hundred", "thousand", "million", "billion", "trillion"):
             return None  # "one of them", "a million": a word, or said elsewhere
         value = _words_value(words)
+    if not math.isfinite(value) or abs(value) > _LARGEST:
+        return None
     units = _units(text, start, end)
     about = bool(_ABOUT.search(text[max(0, start - 14) : start])) or text[end : end + 1] in (
         *"多余",

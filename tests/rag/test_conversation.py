@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from documents.test_linear_time import assert_linear
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError
@@ -65,6 +66,43 @@ def test_what_localrag_added_does_not_go_to_the_model(turn: tuple[str, str], add
     assert answer.split("[")[0].strip() in shown
     assert "ACME" not in shown
     assert "2024" not in shown
+
+
+@pytest.mark.parametrize(
+    ("turn", "line", "kept"),
+    [
+        (CHESS, "By contrast, he won in 1996.", True),
+        (CHESS, "By contrast, a.txt says: “He won.” and lost", True),
+        (CHESS, "By contrast, a.txt says: “He says: “Won.”” [2][3] ", False),
+        (TEA, "但a.txt的说法不同。", True),
+        (CHESS, "The document says: “Yes.” twice over", True),
+    ],
+)
+def test_a_line_that_only_begins_as_localrag_writes_stays(
+    turn: tuple[str, str], line: str, kept: bool
+) -> None:
+    llm = ScriptedLLM(["?"])
+    question, answer = turn
+    after(llm, (question, f"{answer}\n\n{line}")).standalone("And then, or 之后呢？")
+    assert (line.split()[-1] in llm.history[0][0][-1].content) == kept
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda n: "By contrast, x" + " says: “" * (n // 20) + "”" * (n // 2) + " b c",
+        lambda n: "The document says: “" + "”a" * (n // 2) + " b c",
+        lambda n: "但x" + "的说法不同：“" * (n // 20) + "”" * (n // 2) + " b c",
+        lambda n: "a" + " " * 4 * n + "b",
+        lambda n: "a" + "\n" * 4 * n + "b",
+    ],
+)
+def test_a_follow_up_takes_no_longer_than_its_answer_is_long(answer: Callable[[int], str]) -> None:
+    def follow_up(said: str) -> None:
+        after(ScriptedLLM(["?"]), ("When?", said)).standalone("And it?")
+
+    follow_up(answer(1))
+    assert_linear(lambda n: lambda: follow_up(answer(n)), 2000)
 
 
 def test_a_chinese_follow_up_is_rewritten_in_chinese() -> None:

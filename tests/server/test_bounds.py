@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
+import pkgutil
+import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -13,6 +18,7 @@ from typing import Any
 import anyio
 import numpy as np
 import pytest
+from documents.test_linear_time import assert_linear
 from fakes import HashEmbedder
 from library.library_fixtures import EMBEDDER
 from server.conftest import Served, Writing
@@ -21,6 +27,7 @@ from server.test_mcp_http import connected, failure
 from server.test_people import DOCUMENT, QUESTION, SENT, declared, folders
 from waiting import until
 
+from localrag import rag, retrieval, server, tables, text
 from localrag.engine import Engine
 from localrag.models.embeddings.base import Vectors
 from localrag.server import embedding
@@ -160,6 +167,52 @@ def test_tools_refuse_too_much_too(served: Served, computed: list[str]) -> None:
 
     anyio.run(work)
     assert computed == []
+
+
+SIGNS = (
+    *" \t\n\u3000aA1,.-–([|“”#!，。一万年的",
+    *("\n\n", " \n", "1,", "1 ", "1-", "[1", "[1, ", "a ", "a.", "A. ", "- ", "a@", "<a ", "http:"),
+    *("of ", "one ", "hundred and ", "yes ", "what is ", "Mr. "),
+)
+
+
+def compiled(value: object) -> Iterator[re.Pattern[str]]:
+    """The patterns of a variable: itself, or those it holds."""
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        yield value
+    elif isinstance(value, tuple | list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from compiled(inner)
+
+
+def searches() -> Iterator[Callable[[str], object]]:
+    """What looks through texts of clients and answers: each pattern as its module uses it."""
+    for room in (rag, retrieval, server, tables, text):
+        for place in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            module = importlib.import_module(place.name)
+            source = inspect.getsource(module)
+            for name, value in vars(module).items():
+                used = set(re.findall(rf"\b{name}\.(\w+)\(", source))
+                for pattern in compiled(value):
+                    if used and used <= {"match", "fullmatch"}:
+                        yield from (getattr(pattern, method) for method in used)
+                    else:
+                        yield partial(pattern.sub, "")
+
+
+def test_no_pattern_takes_longer_than_a_text_is_long() -> None:
+    """What holds up one request holds up all: Python does nothing else beside a match."""
+
+    def work(search: Callable[[str], object], sign: str, length: int) -> Callable[[], object]:
+        given = f"a{sign * (length // len(sign))}\0"
+        return lambda: search(given)
+
+    for search in set(searches()):
+        for sign in SIGNS:
+            started = time.thread_time()
+            work(search, sign, 1500)()
+            if time.thread_time() - started > 0.005:
+                assert_linear(partial(work, search, sign), 6000)
 
 
 class Slow(HashEmbedder):

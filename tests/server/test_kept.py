@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -246,6 +247,35 @@ def test_a_record_that_is_none_of_ours_is_damage(served: Served, http: httpx.Cli
         refused = http.get(f"{HISTORY}/{number}")
         assert refused.status_code == 500
         assert "catalogue" in refused.json()["error"]["message"]
+
+
+def altered(record: str, step: dict[str, Any]) -> str:
+    """A kept answer with another step."""
+    values = {"values": {}, "score": None, "seconds": 0.0}
+    return json.dumps(json.loads(record) | {"trace": [values | step]})
+
+
+def test_a_step_that_cannot_be_told_is_damage(served: Served, http: httpx.Client) -> None:
+    library = served.engine.library
+    library.keep_history(on=True)
+    record = history._encode_answer(answered("It was opened in 1907."))
+    note = {"kind": "index damaged", "values": {}}
+    steps: list[dict[str, Any]] = [
+        {"kind": "rerank"},
+        {"kind": "columns", "values": {"questions": "x"}},
+        {"kind": "cost", "values": {"most": "x", "least": 1}},
+        {"kind": "disagreement", "values": {"passages": 1}},
+        {"kind": "scope", "values": {"all": True}, "notes": [note]},
+    ]
+    for number, step in enumerate(steps):
+        library.keep_answer(f"{number}", "asked", altered(record, step), [], after=0)
+        refused = http.get(f"{HISTORY}/{number}")
+        assert refused.status_code == 500
+        assert "catalogue" in refused.json()["error"]["message"]
+    for kind in get_args(StepKind):
+        library.keep_answer(kind, "asked", altered(record, {"kind": kind}), [], after=0)
+        opened = http.get(f"{HISTORY}/{kind}")
+        assert opened.status_code == 200 or "catalogue" in opened.json()["error"]["message"]
 
 
 def test_an_answer_that_was_computed_goes_with_whatever_it_was_computed_from(

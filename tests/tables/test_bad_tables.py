@@ -27,7 +27,7 @@ from localrag.library.library import Library
 from localrag.library.records import NotKept
 from localrag.messages import spoken, spoken_to
 from localrag.presentation.computed import basis_lines, computed_json, computed_lines
-from localrag.presentation.tables import total_lines
+from localrag.presentation.tables import SUFFIXES, exported, total_lines
 from localrag.tables import query, sheets
 from localrag.tables.documents import Work, cell_key, fill, select
 from localrag.tables.formulation import MOST_QUERIES, compute
@@ -59,9 +59,11 @@ def library(tmp_path: Path) -> Iterator[Library]:
         yield opened
 
 
-def table_of(library: Library, ask: Callable[[Column, str], Reply]) -> tuple[list[object], Table]:
-    keys = (cell_key(COSTS.question, COSTS.kind, "model", ""),)
-    work = Work(select(library, []).documents, (COSTS,), keys)
+def table_of(
+    library: Library, ask: Callable[[Column, str], Reply], column: Column = COSTS
+) -> tuple[list[object], Table]:
+    keys = (cell_key(column.question, column.kind, "model", ""),)
+    work = Work(select(library, []).documents, (column,), keys)
     *events, last = fill(library, work, ask, lambda: False)
     assert isinstance(last, Table)
     return events, last
@@ -116,6 +118,29 @@ def test_amounts_in_two_currencies_are_never_added_up(library: Library) -> None:
     _, made = table_of(library, price)
     assert made.totals[0].sums == {"EUR": 22.0, "GBP": 20.0}
     assert "different units are not added up" in total_lines(made.columns[0], made.totals[0])
+
+
+@pytest.mark.parametrize("digits", ["9" * 400, "9" * 308])
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (COSTS, "It costs EUR {}."),
+        (Column("How long does it take?", "number"), "It takes {} days."),
+    ],
+)
+def test_an_endless_number_is_doubtful_and_the_table_is_whole(
+    library: Library, column: Column, said: str, digits: str
+) -> None:
+    def reply(_: Column, source: str) -> Reply:
+        text = said.format("10" if Path(source).stem == "a" else digits)
+        return Reply(text, stated=True, citations=(Citation(1, 1, source, 1, text),))
+
+    for _ in range(2):  # the second time from what was kept
+        _, table = table_of(library, reply, column)
+        assert [row.cells[0].state for row in table.rows][:2] == ["found", "doubtful"]
+        assert list(table.totals[0].sums.values()) == [10.0]
+        assert total_lines(table.columns[0], table.totals[0])
+        assert all(exported(table, Path(f"t{suffix}")) for suffix in SUFFIXES)
 
 
 def test_a_document_counts_once_whatever_it_says_and_wherever_it_lies(library: Library) -> None:

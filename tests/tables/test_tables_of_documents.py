@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from openpyxl import load_workbook
+from selectolax.lexbor import LexborHTMLParser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "library"))
 from fakes import HashEmbedder
@@ -236,6 +239,27 @@ def test_an_export_computes_nothing_that_a_document_says(library: Library) -> No
     assert table_json(table)["totals"][1]["sums"] == {"EUR": 30.0}
     with pytest.raises(UsageError, match=r"cannot be saved as t\.exe"):
         exported(table, Path("t.exe"))
+
+
+def test_an_export_leads_nowhere_that_a_document_names(library: Library) -> None:
+    live = "![x](https://e.example/p.png?q=1) <img src=//e.example> [y](www.e.example) a|b *c*"
+    add(library, document("It costs EUR 90.", source=f"/contracts/{live.replace('/', '')}.txt"))
+
+    def ask(column: Column, source: str) -> Reply:
+        return says(f"{live}\n;=1+1" if column.question.startswith("Who") else "It costs EUR 90.")
+
+    table = table_of(library, ask, Column(f"Who is {live}"), COSTS)
+    text = exported(table, Path("t.md"))
+    assert isinstance(text, str)
+    page = LexborHTMLParser(MarkdownIt("commonmark").enable("table").render(text))
+    assert page.css("a, img, em") == []
+    assert [len(row.css("th, td")) for row in page.css("tr")] == [3] * 5
+    assert not re.search(r"https?:|www\.\w|(?<!:)//\w", page.text())
+    assert "![x](hxxps:" in page.text()
+    content = exported(table, Path("t.csv"))
+    assert isinstance(content, bytes)
+    rows = csv.reader(io.StringIO(content.decode("utf-8-sig")), delimiter=";")
+    assert not [part for row in rows for part in row if part.startswith("=")]
 
 
 def hit(text: str) -> ScoredChunk:

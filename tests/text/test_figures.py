@@ -128,6 +128,26 @@ def test_the_figures_that_stand_nowhere_else(text: str, other: str, missing: lis
     assert [text[f.start : f.end] for f in figures_not_in(text, [other])] == missing
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It costs EUR " + "9" * 400 + ".",
+        "It takes -" + "9" * 308 + " days.",
+        "0" + "万亿" * 60 + "元",
+        "共九" + "万亿" * 40 + "元",
+        "nine " + "hundred " * 400 + "pounds",
+    ],
+)
+def test_what_is_larger_than_any_amount_is_no_figure(text: str) -> None:
+    assert figures(text) == []
+
+
+def test_a_long_number_of_an_account_is_a_figure() -> None:
+    number = "6222021234567890123"
+    assert figures_not_in(f"Account {number}.", ["Account 6222029999567890123."])
+    assert not figures_not_in(f"Account {number}.", [f"帐号{number}"])
+
+
 def test_a_long_line_of_figures_takes_no_long_time() -> None:
     text = "In 1907 there were 3,000 people and 二百 more, 5% of them; " * 2000
     assert len(figures(text)) == 8000
