@@ -18,11 +18,14 @@ from localrag.tables.values import date_text
 from localrag.text.figures import figures
 from localrag.text.normalize import fold
 
-_REPEATED = 0.5
-"""The most different values for each filled row of a column of categories: a row is known by the
-values of others, which a condition takes from the question."""
+_REPEATED, _FEW = 0.5, 5
+"""The most different values for each filled row of a column of categories, and how many are always
+few enough where some repeat: a row is known by the values of others, which a condition takes from
+the question."""
 _WORD = re.compile(r"[^\W_\u4e00-\u9fff]{3,}|[\u4e00-\u9fff]+")
 """What a text may be searched for: "fridges", "港区"; of Chinese every part of 2 to 6 signs."""
+_DIGITS = re.compile(r"(?<![\w.,])\d+(?:\.\d+)?")
+"""A number as a question has it: "60" of "over 60s", not of "K60"."""
 _YEARS = range(1900, 2100)
 """Numbers that may be years as well: of "Easter 2025"."""
 _HAN = re.compile(r"[\u4e00-\u9fff]")
@@ -46,6 +49,7 @@ class _Asked:
     """
 
     numbers: tuple[str, ...]
+    months: tuple[str, ...]
     dates: tuple[str, ...]
     parts: tuple[str, ...] | None
 
@@ -85,20 +89,28 @@ def grammar(
 
 def _asked(question: str, columns: Sequence[SheetColumn]) -> _Asked:
     numbers: list[str] = []
+    months: list[str] = []
     dates: list[str] = []
+    rest = question.replace(",", "")
     for figure in figures(question):
         values = [value for value in figure.value if value is not None]
         if figure.kind == "date":
+            year, month, *_ = (*figure.value, None)
+            rest = rest.replace(question[figure.start : figure.end], " ")
             # A month of any year is "-02".
             dates.append(date_text(figure) or f"-{values[0]:02.0f}")
+            months += [f"{month:.0f}"] if month else []
+            numbers += [f"{year:.0f}"] if year else []
         elif figure.kind == "number":
             numbers += [f"{value:.15g}" for value in values]
             numbers += [f"{value / 100:.15g}" for value in values if "%" in figure.units]
             dates += [f"{value:.0f}" for value in values if value in _YEARS]
+    numbers += _DIGITS.findall(rest)
     texts = [column.key for column in columns] + [v for column in columns for v in column.values]
     same_script = bool(_HAN.search(question)) == any(map(_HAN.search, texts))
     parts = tuple(_parts(question)) if same_script else None
-    return _Asked(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(dates)), parts)
+    numbers, months, dates = (list(dict.fromkeys(some)) for some in (numbers, months, dates))
+    return _Asked(tuple(numbers), tuple(months), tuple(dates), parts)
 
 
 def _parts(text: str) -> list[str]:
@@ -160,6 +172,8 @@ def _conditions(
     elif key in numbers:
         if asked.numbers:
             yield f"{_literal(key)} compared number"
+        if asked.months and all(cell in range(1, 13) for cell in filled):
+            yield f"{_literal(key)} compared ({_either(asked.months)})"
         named = [other for other in numbers if other != key and asked.named([other])]
         if named:
             yield f"{_literal(key)} compared ({_either(named)})"
@@ -169,7 +183,8 @@ def _conditions(
         if parts or parts is None:
             part = f"({_either(parts)})" if parts else "text"
             yield f'{_literal(f"{key} LIKE ")} "\'%" {part} "%\'"'
-        is_category = len(column.values) <= _REPEATED * len(filled)
+        few = max(_REPEATED * len(filled), min(_FEW, len(filled) - 1))
+        is_category = len(column.values) <= few
         values = column.values if is_category else asked.named(column.values)
         if values:
             texts = _either([f"""'{value.replace("'", "''")}'""" for value in values])

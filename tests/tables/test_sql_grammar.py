@@ -70,6 +70,30 @@ def test_conditions_take_from_the_question(
     assert [part for part in not_offered if part in text] == []
 
 
+@pytest.mark.parametrize(
+    ("question", "offered"),
+    [
+        ("How many sold in 2024?", ['Year" compared number', 'number ::= "2024"']),
+        ("2024年2月卖了多少？", ['Month" compared ("2")', 'number ::= "2024"']),
+        ("How many were sold to over 60s?", ['number ::= "60"']),
+        ("Which sold more than 1,250.50?", ['number ::= "1250.5"']),
+    ],
+)
+def test_years_and_months_may_stand_in_columns_of_numbers(
+    question: str, offered: list[str]
+) -> None:
+    rows = [(str(2023 + n % 2), str(1 + n), str(40 * n)) for n in range(12)]
+    text = grammar_of(question, sheet(("Year", "Month", "Sold"), rows))
+    assert [part for part in offered if part not in text] == []
+
+
+def test_few_values_are_categories_in_a_small_sheet_as_well() -> None:
+    rows = [("Ann", "open"), ("Bo", "paid"), ("Cy", "open")]
+    text = grammar_of("Who is still waiting?", sheet(("Name", "State"), rows), ("list",))
+    assert "'open'" in text
+    assert "'Ann'" not in text
+
+
 def test_percentages_are_offered_in_both_forms() -> None:
     text = grammar_of("Which have a discount of 10%?", loans())
     assert 'number ::= "10" | "0.1"' in text
