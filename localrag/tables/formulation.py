@@ -2,14 +2,13 @@
 
 A small model's likeliest query is often wrong, and so are two that agree; but wrong ones differ
 from each other (self-consistency: Wang et al. 2023, arXiv 2203.11171). So queries are drawn until
-enough of them give the same (Aggarwal et al. 2023, arXiv 2305.11860), each held to what the rows
-and the question have (`tables.sql_grammar`).
+enough of them give the same (Aggarwal et al. 2023, arXiv 2305.11860).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from localrag.languages import LANGUAGES, LanguageCode
@@ -31,7 +30,6 @@ from localrag.tables.query import (
 )
 from localrag.tables.sheets import Dataset
 from localrag.tables.sql import query_of, sql_in
-from localrag.tables.sql_grammar import grammar
 from localrag.text.language import answer_language
 from localrag.types import Message
 
@@ -93,20 +91,17 @@ def compute(
 
     Raises what the model raises.
     """
-    outcomes: dict[Hashable, _Outcome] = {}
+    outcomes: dict[frozenset[str], _Outcome] = {}
     is_query = False
-    for drawn, query in enumerate(_queries(question, dataset, llm, computes), 1):
+    for drawn, query in enumerate(_queries(question, dataset, llm), 1):
         if query is not None and query.compute in computes:
             is_query, query = True, _telling(query, dataset)
             result = run(dataset, sql_of(query))
             if not result.is_empty and not result.cut_short:
-                alike = _compared(query, result, dataset)
-                outcomes.setdefault(alike, _Outcome(result)).queries[query] += 1
+                outcomes.setdefault(answers(result), _Outcome(result)).queries[query] += 1
         counts = [outcome.queries.total() for outcome in outcomes.values()]
         if drawn == _ALIKE and counts == [drawn]:
             break
-    if len(outcomes) > 1:  # a condition that holds for no row is more often a wrong one
-        outcomes.pop(_NO_ROW, None)
     ranked = sorted(outcomes.values(), key=lambda outcome: -outcome.queries.total())
     if not ranked:
         nothing = QueryResult("", error="" if is_query else "no query")
@@ -124,10 +119,6 @@ def compute(
     return replace(computed, other=other, doubt=computed.doubt or doubt, share=share)
 
 
-_NO_ROW = frozenset({"0"})
-"""What a count gives where no row is counted."""
-
-
 def _telling(query: Query, dataset: Dataset) -> Query:
     """A list of names in place of one of what is the same in every row: of first aiders, "yes"."""
     fixed = {condition.key for condition in query.where if condition.sign == "="}
@@ -137,26 +128,16 @@ def _telling(query: Query, dataset: Dataset) -> Query:
     return replace(query, of=names[0], by=names[0])
 
 
-def _compared(query: Query, result: QueryResult, dataset: Dataset) -> Hashable:
-    """What queries have to give alike: rows, whichever column is told of them, or values."""
-    if query.compute in ("list", "largest", "smallest"):
-        return tuple(counted_rows(dataset, query))
-    return answers(result)
-
-
-def _queries(
-    question: str, dataset: Dataset, llm: LLM, computes: Sequence[Compute]
-) -> Iterator[Query | None]:
+def _queries(question: str, dataset: Dataset, llm: LLM) -> Iterator[Query | None]:
     """What the model writes, the likeliest first; None for what is no query."""
-    messages = _query_messages(question, dataset, answer_language(question))
-    held_to = grammar(question, dataset, relevant(question, dataset.columns), computes)
+    language = answer_language(question)
+    messages = _query_messages(question, dataset, language)
     for seed in range(MOST_QUERIES):
         options = Options(
             max_tokens=_REPLY,
             temperature=_TEMPERATURE if seed else 0.0,
             seed=seed,
             keep=len(messages) - 1,
-            grammar=held_to,
         )
         yield query_of(sql_in(llm.complete(messages, options).text, dataset), dataset)
 

@@ -25,7 +25,7 @@ from localrag.tables.collections import collections
 from localrag.tables.columns import proposed
 from localrag.tables.comparison import Ask
 from localrag.tables.formulation import MOST_QUERIES, Computed, compute
-from localrag.tables.linking import linked, of_named_files
+from localrag.tables.linking import linked, of_named_files, without_stated_dates
 from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
 from localrag.tables.records import LATE, Cell, CellDone, Column, Event, Patience, Reply, Row, Value
@@ -613,15 +613,21 @@ def test_of_what_is_the_same_in_every_row_the_names_are_listed() -> None:
     assert computed.values == (("Ann",), ("Cy",))
 
 
-def test_a_count_of_no_row_gives_way_to_one_of_some() -> None:
-    none = "SELECT COUNT(*) FROM data WHERE Name = 'Di'"
-    some = "SELECT COUNT(*) FROM data WHERE Late = 'yes'"
-    rows = [("Ann", "yes"), ("Bo", "no"), ("Cy", "yes")]
-    made = dataset_of([RawTable("/firm/stock.csv", "", ("Name", "Late"), rows, [(1, 0)] * 3)])
-    computed = compute("How many are late?", made, ScriptedLLM([none, some, none, some, none]))
-    assert (computed.sure, computed.values) == (True, ((2,),))
-    computed = compute("How many are late?", made, ScriptedLLM([none] * MOST_QUERIES))
-    assert (computed.sure, computed.values) == (True, ((0,),))
+@pytest.mark.parametrize(
+    ("question", "source", "left"),
+    [
+        ("2月份哪台车油钱最多？", "/2025年2月油费.csv", "哪台车油钱最多？"),
+        ("What cost most in February 2025?", "/fuel February 2025.csv", "What cost most in ?"),
+        ("What cost most in March?", "/fuel February 2025.csv", "What cost most in March?"),
+        ("What cost most in 2025?", "/fuel.csv", "What cost most in 2025?"),
+    ],
+)
+def test_a_date_that_the_file_states_is_so_of_every_row(
+    question: str, source: str, left: str
+) -> None:
+    rows = [("A", "3"), ("B", "4")]
+    made = dataset_of([RawTable(source, "", ("Van", "Cost"), rows, [(1, 0), (2, 9)])])
+    assert without_stated_dates(question, made) == left
 
 
 def test_a_count_has_the_measure_word_of_its_question() -> None:

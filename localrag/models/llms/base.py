@@ -23,9 +23,6 @@ class Options:
     seed: int = 0
     schema: Mapping[str, object] | None = None
     """A JSON schema that the output is held to."""
-    grammar: str = ""
-    """A grammar in llama.cpp's notation (GBNF) that the output is held to, where it has no schema;
-    a backend without grammars writes freely."""
     keep: int = 0
     """The first so many messages (a passage with its rules) will come back with other
     questions: a backend that can does not read them again. The text is the same."""

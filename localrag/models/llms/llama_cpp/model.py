@@ -412,8 +412,7 @@ class _Generation:
         self._model = model
         self._options = options
         # A grammar leaves no room for a thought before the JSON.
-        bound = options.schema is not None or bool(options.grammar)
-        self.prompt: Prompt = model._prompt(messages, thoughts=not bound)
+        self.prompt: Prompt = model._prompt(messages, thoughts=options.schema is None)
         tokens = self.prompt.tokens
         self._keep = model._prefix_length(messages, options.keep, tokens) if options.keep else 0
         used = len(tokens)
@@ -429,10 +428,10 @@ class _Generation:
         """Text as it comes, thoughts removed."""
         model, options = self._model, self._options
         text = ReplyText(thinking=self.prompt.thinking)
-        grammar = options.grammar if options.schema is None else _grammar(options.schema)
+        grammar = None if options.schema is None else _grammar(options.schema)
         with (
             model._turn(self.prompt.tokens[: self._keep]) as context,
-            context.sampler(options.temperature, options.seed, grammar or None) as pick,
+            context.sampler(options.temperature, options.seed, grammar) as pick,
         ):
             self.read = context.read(self.prompt.tokens, keep=self._keep)
             while self.written < self._limit:
