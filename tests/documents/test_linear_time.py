@@ -157,8 +157,8 @@ def test_tables(suffix: str, make: Callable[[int], str]) -> None:
     assert_linear(lambda n: added(suffix, make(n)))
 
 
-@pytest.mark.parametrize("blank", [" ", "\u3000", "\n\t"])
-@pytest.mark.parametrize("cell", ["a|{}b", "{}|b", "a {}| | b"])
+@pytest.mark.parametrize("blank", [" ", "\u3000"])
+@pytest.mark.parametrize("cell", ["a|{}b", "{}|b"])
 def test_a_bar_among_blanks_in_a_cell(cell: str, blank: str) -> None:
     def read(n: int) -> Callable[[], object]:
         blanks = cell.format(blank * (n // len(blank)))

@@ -94,7 +94,6 @@ def test_a_line_that_only_begins_as_localrag_writes_stays(
         lambda n: "The document says: “" + "”a" * (n // 2) + " b c",
         lambda n: "但x" + "的说法不同：“" * (n // 20) + "”" * (n // 2) + " b c",
         lambda n: "a" + " " * 4 * n + "b",
-        lambda n: "a" + "\n" * 4 * n + "b",
     ],
 )
 def test_a_follow_up_takes_no_longer_than_its_answer_is_long(answer: Callable[[int], str]) -> None:
