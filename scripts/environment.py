@@ -66,6 +66,7 @@ def ready(*layers: str, lean: bool = False) -> Path:
     found = json.loads(stamp.read_text("utf-8")) if python.exists() and stamp.exists() else {}
     had = found.pop("layers", [])
     library = found.pop("llama.cpp", COMPILED)
+    found.pop("own build", None)
     had_all = bool(found) and not found.pop("lean", False)
     asked = _asked_library()
     complete = set(layers) <= set(had) and (had_all or lean)
@@ -332,14 +333,16 @@ def _install_prebuilt(python: Path) -> bool:
 def take_own_build(python: Path) -> None:
     """Compile llama.cpp where that is faster, and put it in place of the prebuilt one.
 
-    That one works on until the other is there: what fails or is interrupted leaves it.
+    That one stays where compiling fails or is interrupted, and comes back where what was compiled
+    does not work. It is tried once.
     """
     stamp = ENVIRONMENT / "localrag-installed.json"
     state = json.loads(stamp.read_text("utf-8"))
     wanted = finds_compiler() and _own_build_is_faster() and not _asked_library()
-    if state["llama.cpp"] != PREBUILT or not wanted:
+    if state["llama.cpp"] != PREBUILT or not wanted or state.get("own build") == "tried":
         return
     print(_OWN_BUILD, flush=True)
+    state["own build"] = "tried"
     with tempfile.TemporaryDirectory() as folder:
         lock = ("-r", str(LOCKS / "binding.txt"), "--wheel-dir", folder)
         try:
@@ -348,6 +351,7 @@ def take_own_build(python: Path) -> None:
             compiled = False
         if not compiled:
             print(_PREBUILT_STAYS, flush=True)
+            stamp.write_text(json.dumps(state), encoding="utf-8")
             return
         stamp.write_text(json.dumps(state | {"files": ""}), encoding="utf-8")
         _remove_llama(python)
@@ -355,6 +359,7 @@ def take_own_build(python: Path) -> None:
     library = COMPILED
     if fault := _try_llama(python, library):
         print(fault, _PREBUILT_STAYS, sep="\n", flush=True)
+        _pip_succeeds(python, "cache", "remove", "llama_cpp_python")
         library = _install_llama(python, PREBUILT)
     stamp.write_text(json.dumps(state | {"llama.cpp": library}), encoding="utf-8")
 

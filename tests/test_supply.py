@@ -327,6 +327,8 @@ def test_a_faster_llama_cpp_takes_the_place_of_the_prebuilt_one(
         if command == "wheel":
             (Path(words[-1]) / "llama_cpp_python-1-py3-none-any.whl").touch()
             return bool(compiles)
+        if command == "cache":  # else pip would take the same again
+            return True
         # Killed here, the next run installs again what is missing.
         assert json.loads(installed.read_text())["files"] == ""
         return words[-1].endswith("llama_cpp_python-1-py3-none-any.whl")
@@ -336,10 +338,13 @@ def test_a_faster_llama_cpp_takes_the_place_of_the_prebuilt_one(
     monkeypatch.setattr(environment, "_try_llama", lambda *_: "" if works else "it ended with -4")
     monkeypatch.setattr(environment, "_install_llama", lambda _, kind: done.append(kind) or kind)
     environment.take_own_build(Path("python"))
-    assert json.loads(installed.read_text()) == {"files": "known", "llama.cpp": library}
+    state = {"files": "known", "llama.cpp": library, "own build": "tried"}
+    assert json.loads(installed.read_text()) == state
     replaced = ["removed", "install"] if compiles is True else []
-    assert done == ["wheel", *replaced, *([] if works else ["prebuilt"])]
+    assert done == ["wheel", *replaced, *([] if works else ["cache", "prebuilt"])]
     assert ("The prebuilt llama.cpp stays" in capsys.readouterr().out) == (library == "prebuilt")
+    environment.take_own_build(Path("python"))  # a second run re-uses what is there
+    assert done.count("wheel") == 1
 
 
 @pytest.mark.parametrize("reason", ["asked", "compiler", "slower", "compiled"])

@@ -19,6 +19,8 @@ from localrag.presentation.reports import with_old_names
 from localrag.printable import as_text
 
 _SIGNS = frozenset("=+-@＝＋－＠")
+_DASH = re.compile(r"\s*[-+](?:\s+[^\W\d][^(|!]*|\d[\d.,]*(?:\s[^(|!]*)?)")
+"""A part of a text that begins with a sign and computes nothing: "- oil", "-5 °C at night"."""
 _BREAKS = frozenset("\t\r\n")
 _SEPARATOR = re.compile(r"([;\t\r\n])")  # see annex;=1+1
 
@@ -31,14 +33,21 @@ def cell(value: str | float | bool | None) -> str | float:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return float(value)
-    text = as_text("".join(map(_as_text_cell, _SEPARATOR.split(value))))
+    first, *others = _SEPARATOR.split(value)
+    parts = [f"'{first}" if _first_sign(first) in _SIGNS else first, *map(_within, others)]
+    text = as_text("".join(parts))
     return f"'{text}" if value[:1] in _BREAKS else text
 
 
-def _as_text_cell(part: str) -> str:
+def _within(part: str) -> str:
+    """A part behind a separator."""
+    return f"'{part}" if _first_sign(part) in _SIGNS and not _DASH.fullmatch(part) else part
+
+
+def _first_sign(part: str) -> str:
     # Some programs take away quotes, blanks and what is not seen before they look.
     seen = (sign for sign in part if sign != '"' and unicodedata.category(sign)[0] not in "ZC")
-    return f"'{part}" if next(seen, "") in _SIGNS else part
+    return next(seen, "")
 
 
 def csv_bytes(rows: Iterable[Iterable[str | float | bool | None]]) -> bytes:

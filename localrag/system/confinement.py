@@ -195,7 +195,8 @@ def limit_time(seconds: int, *, renewed: bool = False) -> None:
 
     end = int(time.process_time()) + 1 + seconds
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1] if renewed else end
-    resource.setrlimit(resource.RLIMIT_CPU, (end, hard))
+    soft = end if hard == resource.RLIM_INFINITY else min(end, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
 def limit_files(size: int) -> None:

@@ -611,6 +611,12 @@ def _name_of(dataset: Dataset, row: int, of: int) -> str:
     ]
     files = [place for place in texts if dataset.columns[place].key == "file"]
     named = files[:1] + [place for place in texts if place not in files][:1]
+    if dataset.columns[of].kind == "text":  # a name besides is one that no other row has
+        named = [
+            place
+            for place in named
+            if len({row[place] for row in dataset.rows}) == len(dataset.rows)
+        ]
     return "" if of in named else ", ".join(str(values[place]) for place in named)
 
 

@@ -121,11 +121,12 @@ def compute(
 
 def _telling(query: Query, dataset: Dataset) -> Query:
     """A list of names in place of one of what is the same in every row: of first aiders, "yes"."""
-    fixed = {condition.key for condition in query.where if condition.sign == "="}
-    names = [c.key for c in dataset.columns if c.kind == "text" and c.key not in fixed]
-    if query.compute != "list" or query.of not in fixed or not names:
+    conditions = [condition for condition in query.where if condition.key == query.of]
+    is_fixed = [(c.sign, c.is_column) for c in conditions] == [("=", False)]
+    name = next((column.key for column in dataset.columns if column.kind == "text"), query.of)
+    if query.compute != "list" or not is_fixed:
         return query
-    return replace(query, of=names[0], by=names[0])
+    return replace(query, of=name, by=name)
 
 
 def _queries(question: str, dataset: Dataset, llm: LLM) -> Iterator[Query | None]:
@@ -144,8 +145,8 @@ def _queries(question: str, dataset: Dataset, llm: LLM) -> Iterator[Query | None
 
 def _query_messages(question: str, dataset: Dataset, language: LanguageCode) -> list[Message]:
     label = LANGUAGES[language].words.question_label
-    question = without_stated_dates(question, dataset)
     named = condition_texts(linked(question, dataset))
+    question = without_stated_dates(question, dataset)
     told = f"-- {named}\n\n" if named else ""
     columns = relevant(question, dataset.columns)
     rows = described(dataset, columns, dataset.empty_rows())

@@ -87,7 +87,7 @@ def query_of(sql: str, dataset: Dataset) -> Query | None:
         counted = select.expressions[0].unalias()
         if isinstance(counted, exp.Count) and isinstance(counted.this, exp.Column):
             conditions.append(Condition(_key(counted.this, keys), "not empty"))
-    except (KeyError, TypeError, ValueError):
+    except (IndexError, KeyError, TypeError, ValueError):
         return None
     if computed is None:
         return None

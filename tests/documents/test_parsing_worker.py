@@ -144,6 +144,7 @@ def test_time_is_that_of_the_processor(
         process(Path("/somewhere/sleep.txt"), b"data")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 def test_who_is_left_alone_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where who started it was killed, and a long match holds the watch in it up."""
     monkeypatch.setattr(worker._Running, "spent", lambda _: 0.0)

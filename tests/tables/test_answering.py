@@ -614,6 +614,34 @@ def test_of_what_is_the_same_in_every_row_the_names_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT Name FROM data WHERE Name IN ('Ann', 'Bo') AND First_aid = 'yes'",
+        "SELECT Name FROM data WHERE Name = 'Ann' AND First_aid = 'yes'",
+    ],
+)
+def test_names_that_are_asked_about_are_listed_as_they_are(sql: str) -> None:
+    rows = [("Ann", "nurse", "yes"), ("Bo", "cook", "no"), ("Cy", "clerk", "yes")]
+    names = ("Name", "Role", "First aid")
+    made = dataset_of([RawTable("/firm/staff.csv", "", names, rows, [(1, 0)] * 3)])
+    computed = compute("Is Ann a first aider?", made, ScriptedLLM([sql] * MOST_QUERIES))
+    assert computed.values == (("Ann",),)
+
+
+def test_a_category_is_no_name_of_a_row() -> None:
+    rows = [("IT", "Cy", "9"), ("IT", "Di", "4"), ("HR", "Ed", "5")]
+    names = ("Department", "Employee", "Cost £")
+    made = dataset_of(
+        [RawTable("/firm/stock.csv", "", names, rows, [(n, 9 * n) for n in (1, 2, 3)])]
+    )
+    sql = "SELECT Employee FROM data ORDER BY Cost_GBP DESC LIMIT 1"
+    llm = ScriptedLLM([sql] * MOST_QUERIES, [{"MAX": 1}, FITS])
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[made])
+    text, _, _ = run("Which employee cost most?", llm, library)
+    assert text.startswith("Cy: 9 GBP [1]\n")
+
+
+@pytest.mark.parametrize(
     ("question", "source", "left"),
     [
         ("2月份哪台车油钱最多？", "/2025年2月油费.csv", "哪台车油钱最多？"),
@@ -628,6 +656,24 @@ def test_a_date_that_the_file_states_is_so_of_every_row(
     rows = [("A", "3"), ("B", "4")]
     made = dataset_of([RawTable(source, "", ("Van", "Cost"), rows, [(1, 0), (2, 9)])])
     assert without_stated_dates(question, made) == left
+
+
+@pytest.mark.parametrize(
+    ("question", "source", "name", "cells"),
+    [
+        ("Who joined in 2025?", "/members 2025.csv", "Joined", ("2023-04-01", "2025-03-01")),
+        ("2025年入会的有谁？", "/会员名单2025年.csv", "入会", ("2023-04-01", "2025-03-01")),
+        ("What was paid in 2025?", "/fees 2025.csv", "Year", ("2024", "2025")),
+        ("What was paid in 2025?", "/fees 2025.csv", "Quarter", ("Q4 2024", "Q1 2025")),
+    ],
+)
+def test_a_date_that_a_column_has_is_asked_of_its_rows(
+    question: str, source: str, name: str, cells: tuple[str, str]
+) -> None:
+    """A file may be called by the day of which it is."""
+    rows = list(zip(("Ann", "Bo"), cells, strict=True))
+    made = dataset_of([RawTable(source, "", ("Name", name), rows, [(1, 0), (2, 9)])])
+    assert without_stated_dates(question, made) == question
 
 
 def test_a_count_has_the_measure_word_of_its_question() -> None:

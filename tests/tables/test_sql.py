@@ -191,6 +191,7 @@ def test_a_query_is_read(sql: str, query: Query) -> None:
         "SELECT Tool FROM data ORDER BY Out FETCH FIRST 1 ROW ONLY",
         "SELECT Tool FROM data WHERE Out IS NOT 'x'",
         "SELECT Tool FROM data WHERE Deposit_GBP < 1e999",
+        "SELECT FROM data",
         "SELECT Tool FROM data WHERE Out = Back OR Out = Tool",
         "SELECT No FROM data WHERE Back IS NULL AND Out = "
         "(SELECT MAX(Out) FROM data WHERE Tool = 'saw')",
