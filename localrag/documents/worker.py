@@ -16,7 +16,6 @@ import time
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from queue import Empty, Full, LifoQueue, Queue
 from typing import IO, Any, TypeVar
@@ -39,7 +38,7 @@ from localrag.documents.positions import Box
 from localrag.egress import network
 from localrag.errors import ParsingError, SlowFileError, parsing_error
 from localrag.system import processes
-from localrag.system.confinement import confine, limit_memory, limit_time
+from localrag.system.confinement import confine, limit_memory
 from localrag.types import Document
 
 SLOWEST = 250_000
@@ -77,16 +76,14 @@ class _Wanted(msgspec.Struct, array_like=True):
 
 
 class _Request(msgspec.Struct, array_like=True):
-    """What the process is asked: the file's name, as the system's bytes, and what it may take.
+    """What the process is asked: the file's name, as the system's bytes, and bytes it may take.
 
-    `memory` in bytes, `seconds` of the processor from one page to the next. `image` where an
-    image of a page is wanted, and not what is read of the file.
+    `image` where an image of a page is wanted, and not what is read of the file.
     """
 
     name: bytes
     size: int
     memory: int
-    seconds: int
     options: ParseOptions
     image: _Wanted | None = None
 
@@ -219,11 +216,9 @@ class ParsingProcess:
         if image is not None:
             limits = replace(limits, longest=min(limits.longest, DRAWING))
         memory = limits.memory + 4 * len(data)
-        silence = limits.silence + len(data) / SLOWEST
-        # Where nobody is left to end it, it ends itself, later than whoever is here would.
-        seconds = int(2 * silence)
-        asked = _Request(os.fsencode(path), len(data), memory, seconds, self._options, image)
+        asked = _Request(os.fsencode(path), len(data), memory, self._options, image)
         running.send(asked, data)
+        silence = limits.silence + len(data) / SLOWEST
         longest = limits.longest
         began = heard = running.spent(), time.monotonic()
         while True:
@@ -440,22 +435,17 @@ def main() -> None:
         request = msgspec.msgpack.decode(message, type=_Request)
         data = source.read(request.size)
         limit_memory(request.memory)
-        limit_time(request.seconds, renewed=True)
         before = len(network.attempts())
         attached: list[Attachment] = []
-        page_done = partial(_page_done, sink, request.seconds)
+
+        def page_done(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
+            _write(sink, msgspec.msgpack.encode(_PageDone(number, pages, recognised)))
+
         outcome = _outcome(request, data, page_done, attached.append)
         encoded = _encoded(_Reply(outcome, list(network.attempts()[before:]), attached))
         if len(encoded) > LARGEST_REPLY:
             encoded = _encoded(_Reply(_unreadable(request, "too much text")))
         _write(sink, encoded)
-
-
-def _page_done(
-    sink: IO[bytes], seconds: int, number: int = 0, pages: int = 0, *, recognised: bool = False
-) -> None:
-    limit_time(seconds, renewed=True)
-    _write(sink, msgspec.msgpack.encode(_PageDone(number, pages, recognised)))
 
 
 def _outcome(

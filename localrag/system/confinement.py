@@ -183,20 +183,15 @@ def watch_memory(size: int) -> Callable[[int], None] | None:
     return watch
 
 
-def limit_time(seconds: int, *, renewed: bool = False) -> None:
-    """Let this process compute for so many seconds more, where the system can.
-
-    For good, unless the limit is to be `renewed`.
-    """
+def limit_time(seconds: int) -> None:
+    """Let this process compute for so many seconds more, where the system can."""
     if sys.platform == "win32":
         return
     import resource
     import time
 
     end = int(time.process_time()) + 1 + seconds
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1] if renewed else end
-    soft = end if hard == resource.RLIM_INFINITY else min(end, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (end, end))
 
 
 def limit_files(size: int) -> None:

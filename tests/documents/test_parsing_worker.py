@@ -144,21 +144,6 @@ def test_time_is_that_of_the_processor(
         process(Path("/somewhere/sleep.txt"), b"data")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
-def test_who_is_left_alone_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where who started it was killed, and a long match holds the watch in it up."""
-    monkeypatch.setattr(worker._Running, "spent", lambda _: 0.0)
-    monkeypatch.setattr(worker, "PATIENCE", 1000)
-    process = ParsingProcess(limits=Limits(1.0, 1800.0), program=HOSTILE + PROGRAM)
-    try:
-        assert process(Path("slow.txt"), b"x").pages  # eight seconds, of which each page has three
-        with pytest.raises(ParsingError, match="crashed"):
-            process(Path("hang.txt"), b"x")
-        assert process(Path("b.txt"), b"x").pages
-    finally:
-        process.close()
-
-
 def test_what_the_process_says_does_not_pile_up() -> None:
     """One that was taken over by a file could fill the memory of this process otherwise."""
     flood = "import sys\nwhile True: sys.stdout.buffer.write((2**24).to_bytes(8, 'little'))"
