@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from localrag.bundle import wheels
 from localrag.bundle.wheel import licence_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -487,6 +488,7 @@ def test_a_lean_installation_leaves_out_what_nothing_else_imports(tmp_path: Path
     kept = {canonicalize_name(name) for name, _, _ in ENTRY.findall(lock.read_text())}
     assert whole - kept == environment.LEFT_OUT & whole
     assert environment.LEFT_OUT - whole <= {"torch"}  # which has lock files of its own
+    assert set(wheels.LEFT_OUT) <= environment.LEFT_OUT  # of bundles, with what only those need
     for name in kept:
         try:
             requires = metadata(name).get_all("Requires-Dist") or []

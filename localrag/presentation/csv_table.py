@@ -19,8 +19,11 @@ from localrag.presentation.reports import with_old_names
 from localrag.printable import as_text
 
 _SIGNS = frozenset("=+-@＝＋－＠")
-_DASH = re.compile(r"\s*[-+](?:\s+[^\W\d][^(|!]*|\d[\d.,]*(?:\s[^(|!]*)?)")
-"""A part of a text that begins with a sign and computes nothing: "- oil", "-5 °C at night"."""
+_DASH = re.compile(
+    r"\s*[-+](?:\s+[^\W\d_]+(?=[\s,.:]|\Z)[^(|!]*|\d[\d.,]*(?:\s[^\d+*/^&<>=(|!-]*)?)"
+)
+"""A part of a text that begins with a sign and computes nothing: "- oil", "-5 °C at night"; not
+"- A1", "-5 +6"."""
 _BREAKS = frozenset("\t\r\n")
 _SEPARATOR = re.compile(r"([;\t\r\n])")  # see annex;=1+1
 

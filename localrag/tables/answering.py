@@ -550,9 +550,10 @@ def _values(
         case "list" | "largest" | "smallest":
             by = [c.key for c in dataset.columns].index(query.by or query.of)
             by_value: dict[str, list[int]] = {}
+            names = _name_columns(dataset, of) if query.compute != "list" else []
             for row in rows:
                 text = shown(dataset.rows[row - 1][of], column.unit)
-                name = _name_of(dataset, row, of) if query.compute != "list" else ""
+                name = _name_of(dataset, row, of, names)
                 if query.compute != "list" and by != of:
                     beside = shown(dataset.rows[row - 1][by], dataset.columns[by].unit)
                     told = ", ".join(filter(None, (name, text)))
@@ -598,25 +599,32 @@ def _named_documents(dataset: Dataset, computed: Computed) -> list[tuple[str, tu
     return [(str(dataset.rows[row - 1][0]), (row,)) for row in rows]
 
 
-def _name_of(dataset: Dataset, row: int, of: int) -> str:
-    """What a row is about, where another column is told of it; "" where that is its name.
+def _name_columns(dataset: Dataset, of: int) -> list[int]:
+    """The columns that say what a row is about, where another one is told of it.
 
-    The first column of texts says so, and of several files the file.
+    The first of texts, and of several files the file; beside a text only those in which no two rows
+    say the same, as names do.
     """
-    values = dataset.rows[row - 1]
     texts = [
         place
         for place, column in enumerate(dataset.columns)
-        if column.kind == "text" and values[place] not in (None, "") and column.key != "sheet"
+        if column.kind == "text" and column.key != "sheet"
     ]
     files = [place for place in texts if dataset.columns[place].key == "file"]
-    named = files[:1] + [place for place in texts if place not in files][:1]
-    if dataset.columns[of].kind == "text":  # a name besides is one that no other row has
-        named = [
-            place
-            for place in named
-            if len({row[place] for row in dataset.rows}) == len(dataset.rows)
-        ]
+    named = files + [place for place in texts if place not in files]
+    if dataset.columns[of].kind != "text":
+        return named
+    rows, first = len(dataset.rows), named[: len(files) + 1]
+    return [place for place in first if len({row[place] for row in dataset.rows}) == rows]
+
+
+def _name_of(dataset: Dataset, row: int, of: int, columns: Sequence[int]) -> str:
+    """What a row is about, by some columns; "" where that is what is told."""
+    values = dataset.rows[row - 1]
+    files = [place for place in columns if dataset.columns[place].key == "file"]
+    filled = [place for place in columns if values[place] not in (None, "")]
+    texts = [place for place in filled if place not in files]
+    named = [place for place in filled if place in files] + texts[:1]
     return "" if of in named else ", ".join(str(values[place]) for place in named)
 
 

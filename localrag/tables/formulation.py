@@ -15,7 +15,7 @@ from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts import with_examples
 from localrag.tables.description import described, relevant
-from localrag.tables.linking import linked, without_stated_dates
+from localrag.tables.linking import linked
 from localrag.tables.query import (
     COMPUTES,
     Compute,
@@ -146,7 +146,6 @@ def _queries(question: str, dataset: Dataset, llm: LLM) -> Iterator[Query | None
 def _query_messages(question: str, dataset: Dataset, language: LanguageCode) -> list[Message]:
     label = LANGUAGES[language].words.question_label
     named = condition_texts(linked(question, dataset))
-    question = without_stated_dates(question, dataset)
     told = f"-- {named}\n\n" if named else ""
     columns = relevant(question, dataset.columns)
     rows = described(dataset, columns, dataset.empty_rows())

@@ -63,37 +63,6 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     return dataset_of([dataset.tables[place] for place in sorted(fewest)])
 
 
-def without_stated_dates(question: str, dataset: Dataset) -> str:
-    """The question without dates that the name of the only sheet states: "2月" of "2025年2月油费".
-
-    Where no column has dates or such years, they are so of every row, and a model would look for a
-    column that has them.
-    """
-    names = {f"{short_name(table.source)} {table.sheet}" for table in dataset.tables}
-    if len(names) != 1 or any(column.kind == "date" for column in dataset.columns):
-        return question
-    stated = [figure.value for figure in figures(names.pop()) if figure.kind == "date"]
-    for figure in reversed(figures(question)):
-        if figure.kind != "date" or not any(_is_part(figure.value, value) for value in stated):
-            continue
-        parts = {f"{part:.0f}" for part in figure.value if part is not None}
-        if not any(_says(cell, parts) for row in dataset.rows for cell in row):
-            question = question[: figure.start] + question[figure.end :]
-    return question
-
-
-def _says(cell: object, parts: set[str]) -> bool:
-    """Whether a cell is a year or month that is asked for, or a text with it: "Q1 2025"."""
-    if isinstance(cell, int | float):
-        return f"{cell:g}" in parts
-    return any(re.search(rf"(?<!\d){part}(?!\d)", str(cell or "")) for part in parts)
-
-
-def _is_part(value: Sequence[float | None], whole: Sequence[float | None]) -> bool:
-    """Whether a date says nothing else than another: February, of February 2025."""
-    return all(part in (None, other) for part, other in zip(value, whole, strict=True))
-
-
 def _begins_word(word: str, asked: str) -> bool:
     """Whether a word of the question begins with it, as a plural does; in Chinese, holds it."""
     if not word.isascii():

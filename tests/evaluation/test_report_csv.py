@@ -102,6 +102,7 @@ def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
 def test_lists_and_numbers_within_a_text_stay_as_they_are() -> None:
     for text in ("Two things:\n- oil\n- filters", "Open Mon; -5 °C at night", "a;-5", "a;+3,5 %"):
         assert cell(text) == text
+    assert (cell("a;- A1"), cell("a;-5 +6")) == ("a;'- A1", "a;'-5 +6")
     assert cell("a;-2+cmd|' /C calc'!A0") == "a;'-2+cmd|' /C calc'!A0"
     assert cell("a\n- cmd|' /C calc'!A0") == "a\n'- cmd|' /C calc'!A0"
 

@@ -25,7 +25,7 @@ from localrag.tables.collections import collections
 from localrag.tables.columns import proposed
 from localrag.tables.comparison import Ask
 from localrag.tables.formulation import MOST_QUERIES, Computed, compute
-from localrag.tables.linking import linked, of_named_files, without_stated_dates
+from localrag.tables.linking import linked, of_named_files
 from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
 from localrag.tables.records import LATE, Cell, CellDone, Column, Event, Patience, Reply, Row, Value
@@ -639,41 +639,6 @@ def test_a_category_is_no_name_of_a_row() -> None:
     library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[made])
     text, _, _ = run("Which employee cost most?", llm, library)
     assert text.startswith("Cy: 9 GBP [1]\n")
-
-
-@pytest.mark.parametrize(
-    ("question", "source", "left"),
-    [
-        ("2月份哪台车油钱最多？", "/2025年2月油费.csv", "哪台车油钱最多？"),
-        ("What cost most in February 2025?", "/fuel February 2025.csv", "What cost most in ?"),
-        ("What cost most in March?", "/fuel February 2025.csv", "What cost most in March?"),
-        ("What cost most in 2025?", "/fuel.csv", "What cost most in 2025?"),
-    ],
-)
-def test_a_date_that_the_file_states_is_so_of_every_row(
-    question: str, source: str, left: str
-) -> None:
-    rows = [("A", "3"), ("B", "4")]
-    made = dataset_of([RawTable(source, "", ("Van", "Cost"), rows, [(1, 0), (2, 9)])])
-    assert without_stated_dates(question, made) == left
-
-
-@pytest.mark.parametrize(
-    ("question", "source", "name", "cells"),
-    [
-        ("Who joined in 2025?", "/members 2025.csv", "Joined", ("2023-04-01", "2025-03-01")),
-        ("2025年入会的有谁？", "/会员名单2025年.csv", "入会", ("2023-04-01", "2025-03-01")),
-        ("What was paid in 2025?", "/fees 2025.csv", "Year", ("2024", "2025")),
-        ("What was paid in 2025?", "/fees 2025.csv", "Quarter", ("Q4 2024", "Q1 2025")),
-    ],
-)
-def test_a_date_that_a_column_has_is_asked_of_its_rows(
-    question: str, source: str, name: str, cells: tuple[str, str]
-) -> None:
-    """A file may be called by the day of which it is."""
-    rows = list(zip(("Ann", "Bo"), cells, strict=True))
-    made = dataset_of([RawTable(source, "", ("Name", name), rows, [(1, 0), (2, 9)])])
-    assert without_stated_dates(question, made) == question
 
 
 def test_a_count_has_the_measure_word_of_its_question() -> None:
