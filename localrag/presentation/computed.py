@@ -9,31 +9,16 @@ from localrag.documents.formats.table import shown_name
 from localrag.messages import tr
 from localrag.presentation.records import picked
 from localrag.presentation.tables import amount_text
+from localrag.tables.description import query_text
 from localrag.tables.formulation import Computed
-from localrag.tables.query import Condition, Query, QueryResult
+from localrag.tables.query import Query, QueryResult
 from localrag.tables.sheets import MOST_TABLES, Dataset
+from localrag.text.language import answer_language
 from localrag.types import Basis
 
 SHOWN = 20
 """Values and rows that are listed on a screen."""
 
-_COMPUTED = {
-    "list": "“{column}” of the rows",
-    "count": "the number of rows",
-    "count different": "the number of different values of “{column}”",
-    "sum": "the sum of “{column}”",
-    "average": "the average of “{column}”",
-    "largest": "“{column}” of the row with the largest “{by}”",
-    "smallest": "“{column}” of the row with the smallest “{by}”",
-    "most frequent": "the most frequent value of “{column}”",
-    "largest total": "the value of “{column}” with the largest sum of “{by}”",
-}
-_SIGNS = {
-    "contains": "“{column}” contains {value}",
-    "begins with": "“{column}” begins with {value}",
-    "empty": "“{column}” is empty",
-    "not empty": "“{column}” is not empty",
-}
 _DOUBTS = {
     "differ": "Not sure: two readings of the question give different answers.",
     "currencies": "Not sure: the rows have amounts in {currencies}, which are not added up.",
@@ -70,28 +55,6 @@ def _unit(dataset: Dataset, query: Query | None) -> str:
     return dataset.column(query.of).unit
 
 
-def query_text(dataset: Dataset, query: Query) -> str:
-    """The query in words."""
-    of, by = dataset.column(query.of).name, dataset.column(query.by or query.of).name
-    words = tr(_COMPUTED[query.compute], column=of, by=by)
-    conditions = tuple(_condition_text(dataset, condition) for condition in query.where)
-    if not conditions:
-        return tr("{words}, all rows", words=words)
-    return tr("{words}, where {conditions}", words=words, conditions=conditions)
-
-
-def _condition_text(dataset: Dataset, condition: Condition) -> str:
-    name = dataset.column(condition.key).name
-    value = str(condition.value)
-    if condition.is_column:
-        value = f"“{dataset.column(value).name}”"
-    elif isinstance(condition.value, float):
-        value = amount_text(condition.value, "")
-    if condition.sign not in _SIGNS:
-        return f"“{name}” {condition.sign} {value}"
-    return tr(_SIGNS[condition.sign], column=name, value=value)
-
-
 def computed_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
     """The answer, or both where they differ; how it was computed, and over which rows."""
     if computed.sure:
@@ -101,7 +64,8 @@ def computed_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
         yield tr("First reading: {answer}", answer=answer_text(dataset, computed))
         yield tr("Second reading: {answer}", answer=answer_text(dataset, computed, computed.other))
     if computed.query is not None:
-        yield tr("Computed: {words}.", words=query_text(dataset, computed.query))
+        words = query_text(dataset, computed.query, answer_language(computed.question))
+        yield tr("Computed: {words}.", words=words)
     for sql in dict.fromkeys((computed.result.sql, computed.other.sql)):
         if sql:
             yield f"SQL: {sql}"
@@ -164,8 +128,6 @@ def _unread_lines(totals: int, unread: Mapping[str, int]) -> Iterator[str]:
 
 def basis_lines(basis: Basis) -> Iterator[str]:
     """How an answer to a question about all was computed, so that it can be checked and changed."""
-    if basis.questions:
-        yield tr("Asked of each document: {questions}", questions=" | ".join(basis.questions))
     for sql in dict.fromkeys((basis.sql, basis.other_sql)):
         if sql:
             yield f"SQL: {sql}"

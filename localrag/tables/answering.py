@@ -25,6 +25,7 @@ from localrag.rag.statements import own_sentence
 from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
+from localrag.tables.description import query_text
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.linking import of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
@@ -202,6 +203,9 @@ def _from_sheets(
         rows=str(basis.rows),
         files=_listed(basis.files, language),
     )
+    if computed.query:
+        text = query_text(dataset, computed.query, language)
+        closing = f"{render('computed_query', language, query=text)}\n{closing}"
     for file, count in basis.unread_tables.items():
         told = render("computed_unread", language, count=str(count), file=short_name(file))
         closing += f"\n{told}"
@@ -285,6 +289,12 @@ def _from_documents(
         closing = render("computed_documents_open", language, **counts, undecided=told)
     else:
         closing = render("computed_documents", language, **counts)
+    if computed.query and not query:
+        text = query_text(dataset, computed.query, language)
+        closing = f"{render('computed_query', language, query=text)}\n{closing}"
+    if basis.questions != (question,):
+        asked = LANGUAGES[language].space.join(basis.questions)
+        closing = f"{render('computed_asked', language, questions=asked)}\n{closing}"
     return (
         yield from _computed_answer(question, dataset, computed, cited, references, basis, closing)
     )

@@ -1,9 +1,13 @@
-"""Rows of sheets as a model reads them: columns with types and values, and the first rows."""
+"""Rows of sheets as a model reads them, and queries as a person does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from localrag.languages import LANGUAGES, LanguageCode
+from localrag.printable import filled
+from localrag.prompts import template
+from localrag.tables.query import Condition, Query
 from localrag.tables.sheets import Dataset, SheetColumn
 from localrag.text.normalize import fold
 
@@ -62,3 +66,25 @@ def described(
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
+
+
+def query_text(dataset: Dataset, query: Query, language: LanguageCode) -> str:
+    """A query in words: "the sum of “Cost”, where “Work” = Repair"."""
+    words = dict(line.split(": ", 1) for line in template("query_words", language).splitlines())
+    of, by = dataset.column(query.of).name, dataset.column(query.by or query.of).name
+    computed = filled(words[query.compute], {"column": of, "by": by})
+    if not query.where:
+        return filled(words["all rows"], {"words": computed})
+    conditions = [_condition_text(dataset, condition, words) for condition in query.where]
+    listed = LANGUAGES[language].comma.join(conditions)
+    return filled(words["where"], {"words": computed, "conditions": listed})
+
+
+def _condition_text(dataset: Dataset, condition: Condition, words: Mapping[str, str]) -> str:
+    value = condition.value
+    if condition.is_column:
+        value = f"“{dataset.column(str(value)).name}”"
+    elif isinstance(value, float):
+        value = f"{value:.12g}"  # without separators: it may be a year
+    form = words.get(condition.sign, f"“{{column}}” {condition.sign} {{value}}")
+    return filled(form, {"column": dataset.column(condition.key).name, "value": value})

@@ -240,13 +240,16 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
         assert not last.grounded
 
 
+ASKED = "Asked of each document: Does it renew?"
+
+
 def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:
     fill = Filled([YES, NO, YES])
     llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE, CONTENTS])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, steps = run("Which contracts renew?", llm, access(fill, hits=hits))
     listed = "2 of 3 documents\n- marsh [1]\n- veld [1]"
-    assert text == f"{listed}\n\n3 of 3 documents read; none undecided."
+    assert text == f"{listed}\n\n{ASKED}\n3 of 3 documents read; none undecided."
     assert fill.asked == [Column("Does it renew?", "yes/no")]
     assert answer is not None
     assert answer.grounded
@@ -276,7 +279,7 @@ def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() ->
         "How many contracts renew?", llm, access(Doubtful([YES, NO, YES]), hits=hits)
     )
     told_open = "3 of 3 documents read. Not final: marsh could not be decided."
-    assert text == f"1 of 3 documents\n- veld [1]\n\n{told_open}"
+    assert text == f"1 of 3 documents\n- veld [1]\n\n{ASKED}\n{told_open}"
     assert answer is not None
     assert answer.basis is not None
     assert answer.basis.undecided == ("/firm/contracts/marsh.docx",)
@@ -326,7 +329,9 @@ def test_where_time_is_over_the_nearest_are_listed_and_nothing_is_final() -> Non
     assert not late.whole
     listed, closing = text.split("\n\n")
     assert listed == "2 of 2 documents\n- ottway [1]\n- veld [1]", "in the order of the documents"
-    assert closing.startswith("2 of 3 documents read, those nearest to the question first")
+    assert closing.startswith(
+        f"{ASKED}\n2 of 3 documents read, those nearest to the question first"
+    )
     assert "Not final" in closing
     assert answer is not None
     assert answer.basis is not None
@@ -345,12 +350,15 @@ def test_where_no_document_fits_that_is_the_answer() -> None:
     llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE, CONTENTS])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, _ = run("Which contracts renew?", llm, access(Filled([NO, NO, NO]), hits=hits))
-    assert text == "0 of 3 documents\n\n3 of 3 documents read; none undecided."
+    assert text == f"0 of 3 documents\n\n{ASKED}\n3 of 3 documents read; none undecided."
     assert answer is not None
 
 
 BELOW = ['SELECT Item FROM data WHERE "In_stock" < "Minimum"'] * MOST_QUERIES
 """What a model writes of items that are below their minimum, as often as it is asked."""
+BELOW_TOLD = (
+    "Computed: “Item” of the rows, where “In stock” < “Minimum”.\nBased on 2 of 3 rows (stock)."
+)
 
 
 def test_rows_of_sheets_are_counted_where_readings_agree() -> None:
@@ -360,7 +368,7 @@ def test_rows_of_sheets_are_counted_where_readings_agree() -> None:
         llm,
         access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()]),
     )
-    assert text == "- gloves [1]\n- soap [1]\n\nBased on 2 of 3 rows (stock)."
+    assert text == f"- gloves [1]\n- soap [1]\n\n{BELOW_TOLD}"
     assert answer is not None
     assert answer.grounded
     assert [citation.quote for citation in answer.citations] == ["row at 30", "row at 90"]
@@ -371,11 +379,18 @@ def test_rows_of_sheets_are_counted_where_readings_agree() -> None:
 @pytest.mark.parametrize(
     ("question", "told"),
     [
-        ("Which items are there?", "Tables of stock that were not read: 7."),
-        ("有哪些物品？", "stock中有7个表格未读取。"),
+        (
+            "Which items are there?",
+            "Computed: “Item” of the rows, all rows.\nBased on 3 of 3 rows (stock).\n"
+            "Tables of stock that were not read: 7.",
+        ),
+        (
+            "有哪些物品？",
+            "计算内容：各行的“Item”，所有行。\n依据3行中的3行（stock）。\nstock中有7个表格未读取。",
+        ),
     ],
 )
-def test_an_answer_says_how_many_tables_were_not_read(question: str, told: str) -> None:
+def test_an_answer_says_what_was_computed_and_what_was_not_read(question: str, told: str) -> None:
     table = replace(stock().tables[0], unread=7)
     fits = FITS | {"是": 9, "否": 1}
     llm = ScriptedLLM(["SELECT Item FROM data"] * MOST_QUERIES, [LIST, fits, fits])
@@ -392,7 +407,7 @@ def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
     asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     asked = replace(asked, cite=partial(cite, gone=GONE))
     text, answer, _ = run("Which items are below their minimum?", llm, asked)
-    assert text == "- gloves [1]\n- soap\n\nBased on 2 of 3 rows (stock)."
+    assert text == f"- gloves [1]\n- soap\n\n{BELOW_TOLD}"
     assert answer is not None
     assert [citation.quote for citation in answer.citations] == ["row at 30"]
 
