@@ -17,6 +17,7 @@ from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grade, Grader
 from localrag.rag.reading import Evidence, PassageReader
 from localrag.rag.statements import Statements
+from localrag.rag.verdicts import Echo
 from localrag.text.language import answer_language
 from localrag.types import (
     Answer,
@@ -85,6 +86,11 @@ class AnswerRun:
         """What finds citations among the passages, once these are all there."""
         self._attributor = self._attributor or self.tools.attributor(self.passages)
         return self._attributor
+
+    @property
+    def echo(self) -> Echo | None:
+        """What the question says already, for a model that guesses."""
+        return Echo(self.question, self.tools.tokenize) if self.grader.is_probed else None
 
     def step(
         self, kind: StepKind, score: float | None = None, seconds: float = 0.0, **values: Plain

@@ -1,20 +1,24 @@
-"""Where a model would say yes or no, the document's own sentences are told.
+"""Where a model would guess, the document's own sentences are told.
 
-A small model guesses, and agrees: of 74 verdicts that the starter wrote on passages of others .60
-were right, a layer of it knows little more (area .72), and it hardly says which sentence answers
-(.22 in English, .50 in Chinese). The two sentences closest to the question settle it in .85 of 120
-English cases and in .97 of 120 Chinese ones (`benchmarks/whether.py`). So the verdict of a model
-that localrag has probed gives way to them, and so does any model's bare "No.", which shows nothing.
-Looks at answers alone, never at a question (`benchmarks/log/2026-11.md`, 2026-11-28, "yes or no").
+A small model guesses yes or no, and agrees: of 74 verdicts that the starter wrote on passages of
+others .60 were right, a layer of it knows little more (area .72), and it hardly says which sentence
+answers (.22 in English, .50 in Chinese). The two sentences closest to the question settle it in .85
+of 120 English cases and in .97 of 120 Chinese ones (`benchmarks/whether.py`). So the verdict of a
+model that localrag has probed gives way to them, and so does any model's bare "No.", which shows
+nothing (`benchmarks/log/2026-11.md`, 2026-11-28, "yes or no"). So does what such a model writes
+that the question said already (2026-11-29, "echoes").
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from localrag.languages import any_of
 from localrag.rag.citations import Attributor, may_be_told, without_markers
+from localrag.text.han import HAN
+from localrag.text.normalize import fold
+from localrag.text.tokenize import STOP_WORDS
 
 _WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
 """A question that wants yes or no: "Does it renew?", "会自动顺延吗？"."""
@@ -30,6 +34,10 @@ _BEGUN = re.compile(
     r"\s*(?:(?:y(?:es?)?|no?|[是不否可能对有没需会要的以]{1,3})\s*)?\Z", re.IGNORECASE
 )
 """What may still become a verdict: " ye"."""
+_UNIT = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
+"""A Chinese character or a word: 七, 12, stitches."""
+_BEGINNING = 4
+"""Letters by which a word is taken for a form of another, until it is known: charge, charged."""
 SENTENCES = 2
 """How many are told in place of a verdict."""
 LONGEST = 600
@@ -41,13 +49,36 @@ def asks_whether(question: str) -> bool:
     return bool(_WHETHER.search(question)) and not _OR.search(question)
 
 
-def without_verdict(
-    pieces: Iterator[str], sentences: Callable[[], str], *, guesses: bool
+class Echo:
+    """What a question says already. `terms` gives those of a text, as a search has them."""
+
+    def __init__(self, question: str, terms: Callable[[str], Iterable[str]]) -> None:
+        self._terms = terms
+        self._asked = frozenset(terms(question))
+        units = _UNIT.findall(fold(question))
+        self._known = frozenset(units) | STOP_WORDS
+        self._begin = frozenset(unit[:_BEGINNING] for unit in units if len(unit) >= _BEGINNING)
+
+    def is_begun(self, opening: str) -> bool:
+        """Whether no more is written so far; its last word may not be whole yet."""
+        *units, last = _UNIT.findall(fold(_unmarked(opening))) or [""]
+        known = (unit in self._known or unit[:_BEGINNING] in self._begin for unit in units)
+        return all(known) and any(unit.startswith(last[:_BEGINNING]) for unit in self._known)
+
+    def is_all(self, answer: str) -> bool:
+        """Whether an answer says no more, marks aside."""
+        text = without_markers(answer)
+        return any(map(str.isalnum, text)) and self._asked.issuperset(self._terms(text))
+
+
+def without_guess(
+    pieces: Iterator[str], sentences: Callable[[], str], echo: Echo | None
 ) -> Iterator[str]:
     """What is written, as it comes; the document's `sentences` for a bare yes or no.
 
-    Also for any answer that begins with a verdict, where the model `guesses` these. The model is
-    stopped then. Where no sentence is known, what is written stays.
+    Of a model that guesses, for which there is an `echo`, also for any answer that begins with a
+    verdict, and for what the question says already. The model is stopped then. Where no sentence is
+    known, what is written stays.
     """
     opening = ""
     for piece in pieces:
@@ -55,10 +86,13 @@ def without_verdict(
         verdict = _VERDICT.match(opening)
         if verdict and _says_more(opening[verdict.end() :]):
             break
-        if not verdict and not _BEGUN.fullmatch(opening):
+        if not verdict and not _BEGUN.fullmatch(opening) and not (echo and echo.is_begun(opening)):
             break
     verdict = _VERDICT.match(opening)
-    replaced = verdict and (guesses or not _says_more(opening[verdict.end() :]))
+    if verdict:
+        replaced = echo is not None or not _says_more(opening[verdict.end() :])
+    else:
+        replaced = echo is not None and echo.is_all(opening)
     if replaced and (replacement := sentences()):
         if isinstance(pieces, Generator):
             pieces.close()  # what would be written else is not waited for
@@ -82,4 +116,9 @@ def closest_sentences(attributor: Attributor, markers: tuple[int, ...], question
 
 def _says_more(rest: str) -> bool:
     """Whether anything follows a verdict but a marker, or what may become one."""
-    return any(map(str.isalnum, without_markers(rest).partition("[")[0]))
+    return any(map(str.isalnum, _unmarked(rest)))
+
+
+def _unmarked(text: str) -> str:
+    """A text without markers, up to what may become one."""
+    return without_markers(text).partition("[")[0]

@@ -502,17 +502,18 @@ def test_what_stands_in_the_sentence_of_the_question_is_supported_however_short(
     assert [s.kind for s in answer.statements[1:]] == ([] if rating else ["quotation"])
 
 
+SENTENCES = "Dogs are welcome in the garden [1].\nThe tea room closes at six [1]."
+
+
 @pytest.mark.parametrize(
     ("reply", "shown"),
     [
-        (
-            "Yes, they can come in.",
-            "Dogs are welcome in the garden [1].\nThe tea room closes at six [1].",
-        ),
-        ("Dogs can come in.", "Dogs can come in. [1]"),
+        ("Yes, they can come in.", SENTENCES),
+        ("Dogs can come in.", SENTENCES),
+        ("Dogs may use the garden.", "Dogs may use the garden. [1]"),
     ],
 )
-def test_the_verdict_of_a_probed_model_gives_way_to_sentences(reply: str, shown: str) -> None:
+def test_the_guess_of_a_probed_model_gives_way_to_sentences(reply: str, shown: str) -> None:
     text = "The tea room closes at six. Dogs are welcome in the garden."
     llm = ScriptedLLM([reply], [{"Fully supported": 1}])
     assert run(probed(llm, [text], (0.9,)), "Can dogs come in?").text == shown

@@ -6,16 +6,24 @@ from collections.abc import Iterator
 
 import pytest
 
-from localrag.rag.verdicts import without_verdict
+from localrag.config.settings import Settings
+from localrag.factory import make_tokenizer
+from localrag.rag.verdicts import Echo, without_guess
 
 STAFF = "Staff on probation may not work from home. [2]"
 STAYS = ""
 
 
-def shown(written: str, step: int, *, guesses: bool, sentences: str = STAFF) -> str:
+TERMS = make_tokenizer(Settings())
+ECHO = Echo("Where may staff work while they are on probation?", TERMS)
+
+
+def shown(
+    written: str, step: int, *, guesses: bool, sentences: str = STAFF, echo: Echo = ECHO
+) -> str:
     """The answer as it is shown, written some letters at a time."""
     pieces = (written[at : at + step] for at in range(0, len(written), step))
-    return "".join(without_verdict(pieces, lambda: sentences, guesses=guesses))
+    return "".join(without_guess(pieces, lambda: sentences, echo if guesses else None))
 
 
 @pytest.mark.parametrize("step", [1, 3, 500])
@@ -55,7 +63,7 @@ def test_a_verdict_stays_where_no_sentence_is_known() -> None:
 @pytest.mark.parametrize(
     ("written", "guesses", "read"),
     [
-        (["The ", "notice ", "period"], True, 1),
+        (["Only ", "at ", "home"], True, 1),
         (["Yes", ", it ", "does", "."], False, 2),
         (["Yes", ", it ", "does", "."], True, 2),
     ],
@@ -68,7 +76,7 @@ def test_no_more_is_waited_for_than_needed(written: list[str], guesses: bool, re
             given.append(piece)
             yield piece
 
-    next(without_verdict(pieces(), lambda: STAFF, guesses=guesses))
+    next(without_guess(pieces(), lambda: STAFF, ECHO if guesses else None))
     assert len(given) == read
 
 
@@ -85,6 +93,44 @@ def test_the_model_is_stopped_where_its_answer_gives_way() -> None:
         return STAFF
 
     written = pieces()
-    stream = without_verdict(written, sentences, guesses=True)
+    stream = without_guess(written, sentences, ECHO)
     assert next(stream) == STAFF
     assert stopped == [True]
+
+
+@pytest.mark.parametrize("step", [1, 3, 500])
+@pytest.mark.parametrize(
+    ("question", "written", "is_echo"),
+    [
+        ("How many stitches did the hospital put in?", "The hospital put in stitches [1].", True),
+        ("How many stitches did the hospital put in?", "The hospital put in seven.", False),
+        ("Who charges less, Brask or Veldmoor?", "Veldmoor charged less.", True),
+        ("Who charges less, Brask or Veldmoor?", "Veldmoor, at 40 pounds.", False),
+        ("医院给缝了几针？", "医院给缝了几针。[1]", True),
+        ("医院给缝了几针？", "医院给缝了7针。", False),
+        ("医院给缝了几针？", "七针", False),
+        ("面粉里长虫了几天内能找人家换", "面粉里长虫了几天内能找人家换。", True),
+        ("面粉里长虫了几天内能找人家换", "收货后7日内能换", False),
+        ("Who is the landlord?", "Not the tenant.", False),
+        ("What is due?", " [1]", False),
+    ],
+)
+def test_what_the_question_says_already_is_no_answer(
+    question: str, written: str, step: int, *, is_echo: bool
+) -> None:
+    echo = Echo(question, TERMS)
+    assert shown(written, step, guesses=True, echo=echo) == (STAFF if is_echo else written)
+    assert shown(written, step, guesses=False, echo=echo) == written
+
+
+def test_an_echo_is_waited_for_until_it_says_more() -> None:
+    given: list[str] = []
+
+    def pieces() -> Iterator[str]:
+        for piece in ("The ", "hospital ", "put ", "in ", "seven ", "of ", "them."):
+            given.append(piece)
+            yield piece
+
+    echo = Echo("How many stitches did the hospital put in?", TERMS)
+    next(without_guess(pieces(), lambda: STAFF, echo))
+    assert given[-1] == "seven "

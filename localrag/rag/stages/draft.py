@@ -20,7 +20,7 @@ from localrag.rag.reading import Evidence
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.stages.grade import GradedPassages, SelfRAGOptions
 from localrag.rag.statements import Statements, cut, own_sentence, tidy, words
-from localrag.rag.verdicts import closest_sentences, without_verdict
+from localrag.rag.verdicts import closest_sentences, without_guess
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Message,
@@ -175,7 +175,7 @@ class _Drafting:
         numbers = tuple(1 + self.graded.relevant.index(chunk) for chunk in reading.chunks)
         sentences = partial(closest_sentences, attributor, numbers, run.question)
         pieces = iter([(yield from self._write(reading))])
-        written = "".join(without_verdict(pieces, sentences, guesses=run.grader.is_probed))
+        written = "".join(without_guess(pieces, sentences, run.echo))
         refusal = render("refusal", run.language)
         stream = CitedStream(attributor.only(numbers, alone=True), run.question, refusal)
         for _ in stream.checked([written]):  # it is shown once it has been graded

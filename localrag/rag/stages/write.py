@@ -11,7 +11,7 @@ from localrag.rag.citations import CitedStream
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.reading import Evidence
 from localrag.rag.statements import uncited
-from localrag.rag.verdicts import closest_sentences, without_verdict
+from localrag.rag.verdicts import closest_sentences, without_guess
 from localrag.types import Statement, Step
 
 
@@ -55,7 +55,7 @@ def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -
     drafted = iter([evidence.draft]) if evidence.draft else None
     written = drafted or run.tools.llm.stream(evidence.messages, options)
     sentences = partial(closest_sentences, run.attributor, evidence.numbers, run.question)
-    for piece in without_verdict(written, sentences, guesses=run.grader.is_probed):
+    for piece in without_guess(written, sentences, run.echo):
         yield from citations.feed(piece)
     yield from citations.finish()
     values = {"passages": len(evidence.numbers)}
