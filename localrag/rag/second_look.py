@@ -20,7 +20,7 @@ from functools import partial
 from localrag.languages import LANGUAGES
 from localrag.rag.base import Toolkit, timed
 from localrag.rag.grading import Grader, Reading, as_read
-from localrag.rag.reading import Evidence, PassageReader, passage_of
+from localrag.rag.reading import MOST_ALONE, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
 from localrag.rag.relevance import MENTIONED, mentioned
 from localrag.text.language import answer_language
@@ -29,7 +29,7 @@ from localrag.types import ScoredChunk, Step
 DOUBTFUL = 0.45
 """Grade from which on a draft is worth its seconds."""
 MOST_NEW = 3
-"""Passages that are read of those that other words bring."""
+"""Passages that are read of those that a first look did not."""
 _DEEP = 60
 """How little a first rank counts before a second one, as in the fusion of searches."""
 
@@ -51,15 +51,18 @@ def look_again(
     drafts = LANGUAGES[language].said_from < 1
     if not (drafts or grader.is_probed):
         return None, chunks
-    new = yield from _in_other_words(question, chunks, tools)
+    likely = yield from _unread(question, chunks, tools)
     room = tools.room(question)
-    new = [passage for passage in new if tools.fitting([passage], room, passage_of)]
-    passages, reader.doubtful = [*chunks, *new], dict(doubtful)
-    for number in range(len(chunks) + 1, len(passages) + 1):
+    likely = [passage for passage in likely if tools.fitting([passage], room, passage_of)]
+    places = list(map(_place, chunks))
+    passages = [*chunks, *(passage for passage in likely if _place(passage) not in places)]
+    places, reader.doubtful = list(map(_place, passages)), dict(doubtful)
+    numbers = [places.index(_place(passage)) + 1 for passage in likely]
+    for number in numbers:
         yield from reader.grade(question, passages, language, number)
     grades = reader.doubtful
     # Of the others a first look has decided.
-    later = (number for number in grades if number > len(chunks))
+    later = (number for number in grades if number in numbers)
     best = max(later, key=grades.__getitem__, default=0)
     if best and reader.holds(grades[best]):
         best = yield from reader.in_force(question, best, dict(grades), passages, language)
@@ -72,20 +75,30 @@ def look_again(
     return (replace(evidence, draft=draft) if draft else None), passages
 
 
-def _in_other_words(
+def _unread(
     question: str, chunks: Sequence[ScoredChunk], tools: Toolkit
 ) -> Generator[Step, None, list[ScoredChunk]]:
-    """The first passages that the model's wordings of a question bring and its own did not."""
+    """The likeliest passages that a first look did not read, by the question and its wordings.
+
+    None where there are no wordings: there is no time for a second look then.
+    """
     scores: dict[tuple[str, int], float] = {}
-    places: dict[tuple[str, int], ScoredChunk] = {}
-    for wording in (yield from tools.reworded(question)):
-        for rank, passage in enumerate(tools.retrieve(wording, tools.k), start=1):
-            key = (passage.chunk.document_id, passage.chunk.start)
-            places.setdefault(key, passage)
-            scores[key] = scores.get(key, 0.0) + 1 / (_DEEP + rank)
-    known = {(passage.chunk.document_id, passage.chunk.start) for passage in chunks}
-    new = sorted(scores.keys() - known, key=lambda key: (-scores[key], key))
-    return [places[key] for key in new[:MOST_NEW]]
+    passages: dict[tuple[str, int], ScoredChunk] = {}
+    wordings = yield from tools.reworded(question)
+    if not wordings:
+        return []
+    for ranked in (chunks, *(tools.retrieve(wording, tools.k) for wording in wordings)):
+        for rank, passage in enumerate(ranked, start=1):
+            place = _place(passage)
+            passages.setdefault(place, passage)
+            scores[place] = scores.get(place, 0.0) + 1 / (_DEEP + rank)
+    unread = scores.keys() - set(map(_place, chunks[:MOST_ALONE]))
+    likeliest = sorted(unread, key=lambda place: (-scores[place], place))[:MOST_NEW]
+    return [passages[place] for place in likeliest]
+
+
+def _place(passage: ScoredChunk) -> tuple[str, int]:
+    return passage.chunk.document_id, passage.chunk.start
 
 
 def _draft(

@@ -373,7 +373,8 @@ def _units(text: str, start: int, end: int) -> frozenset[str]:
             return frozenset({_CURRENCIES.get(after[:2]) or _CURRENCIES[after[0]]})
         if after[0] in _MEASURES or after[0] in _SAME_MEASURE:
             return frozenset({_SAME_MEASURE.get(after[0], after[0])})
-        return frozenset(re.findall("[\u4e00-\u9fff]{1,2}", after[:2])[:1])
+        thing = re.match("[\u4e00-\u9fff]{1,2}", after)  # of "10,000个7月30日送到" none, not 月
+        return frozenset({thing[0]} if thing else ())
     units: set[str] = set()
     for word in re.findall(r"\A[%％℃°]C?|[^\W\d_]+|[^\w\s]", after)[:3]:
         lower = word.lower()

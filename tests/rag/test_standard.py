@@ -245,6 +245,23 @@ def test_in_english_other_words_are_tried_where_states_tell_and_nothing_is_draft
     assert not {"draft", "says"} & {step.kind for step in answer.trace}
 
 
+def test_what_the_search_found_and_a_first_look_left_is_read_in_a_second() -> None:
+    texts = ["Bees live here.", *TEXTS, "The tea room closes at six on weekdays."]
+    found = [
+        replace(hit, chunk=replace(hit.chunk, document_id=str(n)))
+        for n, hit in enumerate(contexts(texts))
+    ]
+    llm = ScriptedLLM(["It closes at six."], [{"Yes": 1, "No": 9}])
+    # The other wording finds the last, which goes before the fourth; all five were known.
+    others = {"When does the tea room close?": [found[4], found[0]]}
+    rag = probed(llm, [], (0.1, 0.1, 0.1, 0.9, 0.1), found, others)
+    answer = run(replace(rag, tools=replace(rag.tools, k=5)), "Until when can you get a cuppa?")
+    assert [citation.marker for citation in answer.citations] == [5]
+    read = [step.values["passage"] for step in answer.trace if step.kind == "relevance"]
+    assert read == [1, 2, 3, 5, 4]
+    assert len(answer.contexts) == 5
+
+
 def test_in_english_there_is_no_second_look_without_them() -> None:
     llm = ScriptedLLM([], [{"Yes": 4, "No": 6}])
     rag = pipeline(llm, texts=[TEXTS[2]], k=1, others={"When does it close?": []})

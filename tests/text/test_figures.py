@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.text.figures import Figure, figures, figures_not_in, han_value, with_digits
+from localrag.text.figures import (
+    Figure,
+    counts_asked,
+    figures,
+    figures_not_in,
+    han_value,
+    with_digits,
+)
 
 
 def one(text: str) -> Figure:
@@ -33,6 +40,14 @@ def test_numbers_with_their_units(text: str, said: str, value: float, units: set
     figure = one(text)
     assert text[figure.start : figure.end] == said
     assert (figure.kind, figure.value, figure.units) == ("number", (value,), units)
+
+
+def test_the_month_behind_a_count_is_not_its_unit() -> None:
+    text = "第一批10,000个7月30日送到仓库。"
+    assert [figure.units for figure in figures(text) if figure.kind == "number"] == [frozenset()]
+    asked = "第一批哪天送过去，送多少个？"
+    stated = "第一批在7月30日送到，送了10,000个。"
+    assert figures_not_in(stated, [text, asked], counts_asked(asked)) == []
 
 
 @pytest.mark.parametrize(
