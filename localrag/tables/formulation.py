@@ -21,6 +21,7 @@ from localrag.tables.query import (
     Compute,
     Query,
     QueryResult,
+    adds_up_numbers_of_rows,
     answers,
     condition_texts,
     counted_rows,
@@ -94,7 +95,7 @@ def compute(
     outcomes: dict[frozenset[str], _Outcome] = {}
     is_query = False
     for drawn, query in enumerate(_queries(question, dataset, llm), 1):
-        if query is not None and query.compute in computes:
+        if query and query.compute in computes and not adds_up_numbers_of_rows(dataset, query):
             is_query, query = True, _telling(query, dataset)
             result = run(dataset, sql_of(query))
             if not result.is_empty and not result.cut_short:

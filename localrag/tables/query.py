@@ -15,6 +15,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, get_args
 
 from localrag.tables.sheets import Dataset, SheetColumn
@@ -220,6 +221,29 @@ def counted_rows(dataset: Dataset, query: Query) -> list[int]:
     else:
         found = run(dataset, f"SELECT row FROM data{also} ORDER BY row")
     return [int(str(row[0])) for row in found.rows]
+
+
+def adds_up_numbers_of_rows(dataset: Dataset, query: Query) -> bool:
+    """Whether a query adds up what only tells rows apart: job numbers, years, ranks.
+
+    Those are whole numbers in the first column of a sheet, of which no two rows have the same. In
+    the tables of 2,055 questions of WikiTableQuestions there are 56 such columns (Year, #, No.,
+    Rank, ...), and no question asks for the sum or the average of one.
+    """
+    if query.compute not in ("sum", "average", "largest total"):
+        return False
+    added = query.by or query.of if query.compute == "largest total" else query.of
+    own = [place for place, c in enumerate(dataset.columns) if c.key not in ("file", "sheet")]
+    first = dataset.columns[own[0]]
+    if first.key != added or first.kind != "number" or first.unit:
+        return False
+    rest = iter(dataset.rows)
+    for table in dataset.tables:
+        numbers = [row[own[0]] for row in islice(rest, len(table.rows))]
+        are_whole = all(isinstance(n, int | float) and n == int(n) for n in numbers)
+        if not are_whole or len(set(numbers)) < len(numbers):
+            return False
+    return bool(dataset.tables)
 
 
 def mixed_currencies(dataset: Dataset, query: Query) -> tuple[str, ...]:

@@ -165,6 +165,37 @@ def test_only_what_may_be_computed_counts() -> None:
     assert computed.share == 1.0
 
 
+JOBS = [("2301", "Quay wall", "120"), ("2302", "Slip", "80"), ("2305", "Shed", "80")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "compute_sql", "values"),
+    [
+        (JOBS, "SUM(Job)", ()),
+        (JOBS, "AVG(Job)", ()),
+        (JOBS, "MAX(Job)", ((2305,),)),
+        (JOBS, "SUM(Hours)", ((280,),)),
+        # Two rows have the same: these are no numbers of rows.
+        ([*JOBS, ("2301", "Ramp", "5")], "SUM(Job)", ((9209,),)),
+        ([("1.5", "a", "1"), ("2", "b", "2")], "SUM(Job)", ((3.5,),)),
+    ],
+)
+def test_what_tells_rows_apart_is_not_added_up(
+    rows: list[tuple[str, ...]], compute_sql: str, values: tuple[tuple[float], ...]
+) -> None:
+    made = dataset(sheet("jobs.csv", [("Job", "What", "Hours"), *rows]))
+    computed = compute("How much is it?", made, drawn(f"SELECT {compute_sql} FROM data"))
+    assert computed.values == values
+    assert computed.sure == bool(values)
+
+
+def test_numbers_of_rows_are_told_by_each_sheet_for_itself() -> None:
+    columns = ("No", "Kilometres")
+    months = [sheet(f"{month}.csv", [columns, ("1", "40"), ("2", "55")]) for month in "ab"]
+    llm = drawn("SELECT SUM(No) FROM data", *["SELECT SUM(Kilometres) FROM data"] * 4)
+    assert compute("How far was it?", dataset(*months), llm).values == ((190,),)
+
+
 @pytest.mark.parametrize(
     ("reply", "doubt"),
     [
