@@ -123,7 +123,9 @@ def compared(
     """What a question compares; None where fewer than two things are stated, or one is missing.
 
     `hits` are paths of files that a search brings for the question, the best first; steps have
-    what these are called. Where it is `strict` the model concludes nothing, as nobody checks that.
+    what these are called. Where it is `strict` the model concludes nothing, as nobody checks that,
+    nor does one that guesses where the replies have no order: of three such conclusions of the
+    starter to questions of others none was right (`benchmarks/log/2026-11.md`, 2026-11-29).
     Raises `GenerationError` from the model.
     """
     questions, seconds = timed(partial(proposed, question, llm))
@@ -164,7 +166,8 @@ def compared(
     difference = difference_of(values, language) if order else ""
     conclusion, seconds = "", 0.0
     # A sentence of a document that could steer the model stands in no prompt that nobody guards.
-    if not (strict or any(may_steer(side.text) for side in sides)):
+    guessed = chooser.is_probed and not order
+    if not (strict or guessed or any(may_steer(side.text) for side in sides)):
         conclude = partial(_concluded, question, sides, told, difference, language, llm)
         conclusion, seconds = timed(conclude)
     if conclusion and order and not _agrees(conclusion, question, sides, order, chooser):

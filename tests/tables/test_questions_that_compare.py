@@ -12,7 +12,8 @@ from scripted_llm import ScriptedLLM
 from tables.test_answering import RECORDS, Filled, access, cite, run
 
 from localrag.languages import LanguageCode
-from localrag.tables.comparison import Ask, difference_of, ordered, value_of
+from localrag.models.llms.choices import LogitChooser
+from localrag.tables.comparison import Ask, compared, difference_of, ordered, value_of
 from localrag.tables.records import Reply
 from localrag.types import Citation, Place
 
@@ -93,6 +94,32 @@ def test_a_conclusion_with_a_figure_of_its_own_is_left_out() -> None:
     llm = ScriptedLLM([proposal(*NAMED), "Omega, by 13 days."], [COMPARE])
     text, _, _ = run("Whose is longer?", llm, access(Filled([]), hits=[], ask=ask))
     assert text.startswith("- How long is the guarantee of Delta? 24 days (the smaller) [1]\n")
+
+
+@pytest.mark.parametrize(
+    ("replies", "is_probed", "conclusion"),
+    [
+        (("24 days", "36 days"), True, "Omega."),
+        (("until it is sold", "36 days"), True, ""),
+        (("until it is sold", "36 days"), False, "Omega."),
+    ],
+)
+def test_a_model_that_guesses_concludes_only_what_has_an_order(
+    replies: tuple[str, str], is_probed: bool, conclusion: str
+) -> None:
+    llm = ScriptedLLM([proposal(*NAMED), "Omega."], [LARGER])
+    chooser = LogitChooser(llm)
+    chooser.is_probed = is_probed
+    ask = replying(dict(zip(NAMED, replies, strict=True)))
+    steps = compared("Whose is longer?", RECORDS, [], ask, str, chooser, llm, strict=False)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            contrast = end.value
+            break
+    assert contrast.conclusion == conclusion
+    assert [side.reply.text for side in contrast.sides] == list(replies)
 
 
 @pytest.mark.parametrize(
