@@ -101,6 +101,7 @@ from localrag.retrieval.fusion import (
 )
 from localrag.retrieval.hybrid import DenseRetriever, HybridRetriever, KeywordRetriever
 from localrag.retrieval.languages import SearchByLanguage
+from localrag.system.split_files import parts_of
 from localrag.text.language import answer_language, detect, shares
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Card, Chunk, Hit, ScoredChunk
@@ -507,7 +508,8 @@ def _llm_sha256(name: str, models: ModelStore) -> str:
     """The SHA-256 of a language model's file, in hexadecimal."""
     from localrag.models.embeddings.folder import weights_sha256
 
-    return _weights_sha256(name, models) or weights_sha256([models.path(name)], cache_folder())
+    known = _weights_sha256(name, models)
+    return known or weights_sha256(parts_of(models.path(name)), cache_folder())
 
 
 def directions_of(settings: Settings, models: ModelStore) -> Mapping[str, Direction]:
@@ -558,7 +560,7 @@ def _states_on_disk(model: Path, library: Library | None, megabytes: int) -> Sta
 
     if library is None or not megabytes or library.is_of_others:
         return None
-    sha256 = weights_sha256([model], cache_folder())
+    sha256 = weights_sha256(parts_of(model), cache_folder())
     return StatesOnDisk(library.directory / KV_FOLDER, megabytes * 10**6, sha256, library.seal)
 
 

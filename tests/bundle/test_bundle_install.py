@@ -143,6 +143,28 @@ def test_a_damaged_record_is_repaired(bundle: Path, there: Path, spoilt: bytes) 
     assert next((there / "venv").rglob("helper-1.0.dist-info/RECORD")).read_bytes() == sound
 
 
+@pytest.mark.parametrize("name", ["wheels/helper-1.0-py3-none-any.whl", "models/tiny/model.gguf"])
+def test_what_is_changed_after_the_check_is_not_installed(
+    bundle: Path,
+    there: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    """By somebody who may write in the bundle's folder, in place and with the same size."""
+    run = Installer.run
+
+    def running(self: Installer) -> Path:
+        path = bundle / name
+        path.write_bytes(bytes(path.stat().st_size))
+        return run(self)
+
+    monkeypatch.setattr(Installer, "run", running)
+    assert install(bundle, there) == 1
+    assert f"{name} changed while it was read" in capsys.readouterr().err
+    assert not (there / "bin").exists()
+
+
 @pytest.mark.parametrize("error", [zipfile.BadZipFile("x"), zlib.error("x"), EOFError("x")])
 def test_an_archive_that_spoils_after_the_check_is_named(
     bundle: Path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +21,8 @@ from click.testing import CliRunner
 from install_fixtures import make_bundle, make_delta, wheel, write_manifest, zipped
 
 from localrag import messages
-from localrag.bundle.installer import program
+from localrag.bundle.installer import program, storage
+from localrag.bundle.installer.manifest import LARGEST
 from localrag.bundle.installer.verification import verify
 from localrag.cli.bundle import verify as verify_command
 from localrag.errors import BundleError
@@ -192,6 +195,50 @@ def test_pipes_are_refused_and_not_waited_for(bundle: Path) -> None:
     assert "docs/pipe is a link or a device" in problem(bundle)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="only where there are such files")
+@pytest.mark.parametrize("name", ["manifest.json", "manifest.json.sig"])
+def test_pipes_and_links_are_refused_before_they_are_opened(bundle: Path, name: str) -> None:
+    path = bundle / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert f"{name} is a link or a device" in problem(bundle)
+    assert "There is no bundle" in problem(path)
+    with pytest.raises(BundleError, match="There is no bundle"):
+        storage.read_manifest(path)
+    path.unlink()
+    path.symlink_to(bundle / "docs")
+    assert f"{name} is a link or a device" in problem(bundle)
+
+
+def test_a_crowd_of_files_is_refused_in_time(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = zipped(bundle, tmp_path / "a.zip")
+    monkeypatch.setattr(storage, "MOST_FILES", 8)
+    for place in (bundle, packed):
+        verify(place)
+    for number in range(9):
+        (bundle / f"more-{number}").touch()
+    for place in (bundle, zipped(bundle, tmp_path / "b.zip")):
+        assert "contains more files than a bundle may" in problem(place)
+
+
+def test_many_files_of_one_folder_take_time_in_proportion(tmp_path: Path) -> None:
+    for number in range(12_000):
+        (tmp_path / f"{number}").touch()
+    started = time.process_time()
+    assert len(storage.Folder(tmp_path).files()) == 12_000
+    assert time.process_time() - started < 3.0  # 0.2 s; compared with each other, 10 s
+
+
+def test_a_manifest_that_is_too_large_is_refused_unread(bundle: Path, tmp_path: Path) -> None:
+    path = bundle / "manifest.json"
+    path.write_text('{"format":1,"files":[' + "{}," * (LARGEST // 3) + "{}]}")
+    assert "manifest.json in a way that localrag never uses" in problem(bundle)
+    with pytest.raises(BundleError, match="too large"):
+        storage.read_manifest(path)
+
+
 def archive(path: Path, *files: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in files:
@@ -209,6 +256,35 @@ def test_archives_that_lead_out_or_hold_links(tmp_path: Path) -> None:
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     place = archive(tmp_path / "a.zip", ("manifest.json", b"{}"), (link, b"/etc/passwd"))
     assert "is a link" in problem(place)
+
+
+@pytest.mark.parametrize("offset", [1 << 62, (1 << 63) - 1, (1 << 64) - 1])
+def test_an_archive_with_an_impossible_offset_is_damaged(
+    bundle: Path, tmp_path: Path, offset: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = zipped(bundle, tmp_path / "a.zip")
+    with zipfile.ZipFile(packed, "a") as changed:
+        for info in changed.infolist():
+            info.header_offset = offset
+        changed._didModify = True  # type: ignore[attr-defined]
+    assert "is damaged" in problem(packed)
+    assert verify_only(packed) == 1
+    assert "--to" not in capsys.readouterr().err
+
+
+def test_a_check_that_cannot_read_names_no_folder_to_install_into(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(storage.Folder, "open", failing)
+    assert verify_only(bundle) == 1
+    said = capsys.readouterr().err
+    assert f"{bundle}: Input/output error" in said
+    assert "--to" not in said
+    assert program.main([str(bundle)], Path()) == 1
+    assert "--to" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")  # made on purpose

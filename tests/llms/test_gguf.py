@@ -76,6 +76,37 @@ def test_anything_else_is_refused(tmp_path: Path, data: bytes, message: str) -> 
         check_gguf(path)
 
 
+def part_of(count: int, kind: int = 2) -> bytes:
+    split = string("split.count") + struct.pack("<I", kind) + count.to_bytes(8, "little")
+    split = split[: len(split) - 8 + {2: 2, 4: 4}[kind]]
+    return gguf(entries=[NAME, split], tensors=[TENSOR])
+
+
+def test_a_split_model_needs_all_its_parts(tmp_path: Path) -> None:
+    parts = [tmp_path / f"m-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    for number, part in enumerate(parts, 1):
+        part.write_bytes(part_of(3))
+        if number < 3:
+            with pytest.raises(ModelNotFoundError, match=f"in 3 files, of which {number} are"):
+                check_gguf(parts[0])
+    check_gguf(parts[0])
+    parts[2].write_bytes(b"<html>")
+    with pytest.raises(ModelCorruptError, match=r"00003-of-00003\.gguf is not a GGUF"):
+        check_gguf(parts[0])
+
+
+@pytest.mark.parametrize("name", ["m.gguf", "m-00002-of-00003.gguf", "m-00001-of-00002.gguf"])
+def test_a_split_model_goes_by_the_names_of_its_parts(tmp_path: Path, name: str) -> None:
+    """Those are what llama.cpp goes by; a number of another width is none of its own."""
+    for number in (1, 2, 3):
+        (tmp_path / f"m-0000{number}-of-00003.gguf").write_bytes(part_of(3))
+    (tmp_path / name).write_bytes(part_of(3))
+    with pytest.raises(ModelNotFoundError, match="in 3 files, of which 1 are"):
+        check_gguf(tmp_path / name)
+    (tmp_path / name).write_bytes(part_of(3, kind=4))
+    check_gguf(tmp_path / name)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFoundError, match=r"nowhere\.gguf"):
         LlamaCppModel(tmp_path / "nowhere.gguf")

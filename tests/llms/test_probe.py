@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +15,11 @@ from localrag import factory
 from localrag.cli import doctor
 from localrag.config.settings import LlamaCppSettings, Settings
 from localrag.errors import ModelCorruptError
+from localrag.models.llms.llama_cpp import gguf as gguf_module
 from localrag.models.llms.llama_cpp import probe
 from localrag.models.llms.llama_cpp.probe import probe_gguf, probe_once
 from localrag.models.registry.store import ModelStore
+from localrag.system import processes
 
 SMALL = "smollm2-135m-instruct-q4"
 
@@ -61,6 +66,20 @@ def test_a_file_is_tried_once_and_again_when_it_has_changed(
     os.utime(gguf, ns=(1, 1))
     probe_once(gguf, tmp_path / "cache")
     assert len(tried) == 3
+
+
+def test_a_split_model_is_tried_again_when_any_part_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+    monkeypatch.setattr(probe, "probe_gguf", tried.append)
+    first, second = (tmp_path / f"m-0000{number}-of-00002.gguf" for number in (1, 2))
+    first.write_bytes(b"GGUF")
+    for data in (b"GGUF", b"GGUF more"):
+        second.write_bytes(data)
+        for _ in range(2):
+            probe_once(first, tmp_path / "cache")
+    assert tried == [first, first]
 
 
 def test_a_failed_trial_is_not_remembered(
@@ -126,3 +145,87 @@ def test_a_hostile_vocabulary_ends_the_trial_and_nothing_else(
         file.truncate(good.stat().st_size)
     with pytest.raises(ModelCorruptError, match="on trial ended with code"):
         probe_gguf(hostile)
+
+
+def _twice(head: bytearray) -> None:
+    """A token that stands there twice: llama.cpp ends its process as it opens the vocabulary."""
+    place = head.index("Ġand".encode(), head.index(b"tokenizer.ggml.tokens"))
+    head[place : place + 5] = "Ġthe".encode()
+
+
+def _odd_number(head: bytearray, number: float = -1.0) -> None:
+    """A number outside the vocabulary: llama.cpp ends its process at the first token."""
+    name = b"attention.layer_norm_rms_epsilon"
+    place = head.index(name) + len(name) + 4
+    head[place : place + 4] = struct.pack("<f", number)
+
+
+def _split(whole: Path, folder: Path, edit: Callable[[bytearray], object]) -> Path:
+    """The model as a first part with all tensors, its header edited, and a second with none."""
+    data = whole.read_bytes()
+    with whole.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        reader = gguf_module._Reader(view)
+        reader.skip(8)
+        gguf_module._walk(reader)
+        end = reader.position
+    tensors, entries = struct.unpack_from("<QQ", data, 8)
+
+    def part(number: int, tensors_in: int, entries: int, header: bytes) -> bytes:
+        numbers = {"split.no": (2, number), "split.count": (2, 2)}
+        own = b"".join(
+            struct.pack(f"<Q{len(key)}sI", len(key), key.encode(), kind)
+            + value.to_bytes(kind, "little")
+            for key, (kind, value) in numbers.items()
+        )
+        key = b"split.tensors.count"
+        own += struct.pack(f"<Q{len(key)}sIi", len(key), key, 5, tensors)
+        head = struct.pack("<4sIQQ", b"GGUF", 3, tensors_in, entries + 3) + own + header
+        return head + bytes(-len(head) % 32)
+
+    header = bytearray(data[24:end])
+    edit(header)
+    first = folder / "m-00001-of-00002.gguf"
+    first.write_bytes(part(0, tensors, entries, bytes(header)) + data[end + -end % 32 :])
+    (folder / "m-00002-of-00002.gguf").write_bytes(part(1, 0, 0, b"") + bytes(64))
+    return first
+
+
+@pytest.mark.models("smollm2-135m-instruct-q4")
+@pytest.mark.parametrize("edit", [_twice, _odd_number])
+def test_a_hostile_model_in_parts_ends_the_trial_and_nothing_else(
+    models_dir: Callable[[str], Path], tmp_path: Path, edit: Callable[[bytearray], object]
+) -> None:
+    """Confined to the first part alone, llama.cpp would refuse what it then opens here."""
+    (whole,) = models_dir(SMALL).glob("*.gguf")
+    good = _split(whole, tmp_path, lambda _: None)
+    command = processes.python(probe.PROGRAM, str(good))
+    assert processes.run(command, processes.LOCALRAG).returncode == probe._OPENED
+    with pytest.raises(ModelCorruptError, match="on trial ended with code"):
+        probe_gguf(_split(whole, tmp_path, edit))
+
+
+@pytest.mark.models("smollm2-135m-instruct-q4")
+@pytest.mark.parametrize("number", [-1.0, float("nan")])
+def test_a_number_that_ends_the_first_token_ends_the_trial_and_nothing_else(
+    models_dir: Callable[[str], Path], tmp_path: Path, number: float
+) -> None:
+    (good,) = models_dir(SMALL).glob("*.gguf")
+    data = bytearray(good.read_bytes())
+    _odd_number(data, number)
+    hostile = tmp_path / "hostile.gguf"
+    hostile.write_bytes(data)
+    with pytest.raises(ModelCorruptError, match="on trial ended with code"):
+        probe_gguf(hostile)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where ggml starts a debugger")
+def test_no_debugger_is_started_over_a_process_of_ours() -> None:
+    """ggml looks at its environment, and not at a copy that Python has of it."""
+    program = (
+        "import ctypes, os; os.environ.pop('GGML_NO_BACKTRACE', None); "
+        "from localrag.models.llms.llama_cpp import native; native.load(); "
+        "get = ctypes.CDLL(None).getenv; get.restype = ctypes.c_char_p; "
+        "print(get(b'GGML_NO_BACKTRACE'))"
+    )
+    done = processes.run(processes.python(program), processes.LOCALRAG)
+    assert done.stdout.split() == [b"b'1'"]

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from registry_hub import BIG, Hub, model, sha256
 
 from localrag import errors
+from localrag.models.registry import manifest
 from localrag.models.registry import store as module
 from localrag.models.registry.pull import pull
 from localrag.models.registry.spec import Catalogue, ModelFile, PackageSource, catalogue
@@ -166,6 +167,27 @@ def test_own_models_are_registered_by_path_and_never_deleted(store: Build, tmp_p
     models.remove("mine")
     assert file.exists()
     with pytest.raises(errors.ModelNotFoundError):
+        models.path("mine")
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_split_model_of_ones_own_is_hashed_in_all_its_parts(
+    store: Build, tmp_path: Path, earlier: bool
+) -> None:
+    """Also one that an earlier version recorded by its first part, once it is used."""
+    models = store(model())
+    first, second = (gguf(tmp_path / f"m-0000{number}-of-00002.gguf") for number in (1, 2))
+    gguf(tmp_path / "m-00002-of-00003.gguf")
+    own = models.add("mine", first)
+    assert [file.path for file in own.files] == [first.name, second.name]
+    if earlier:
+        alone = msgspec.structs.replace(own, files=own.files[:1])
+        manifest.write(models.folder / manifest.REGISTERED, {"mine": alone})
+    assert models.path("mine") == first
+    assert [check.file for check in models.verify(("mine",))] == [first.name, second.name]
+    second.write_bytes(b"GGUF" + bytes(99) + b"x")
+    os.utime(second, ns=(5, 5))
+    with pytest.raises(errors.ModelCorruptError, match="changed since it was added"):
         models.path("mine")
 
 

@@ -16,14 +16,14 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from localrag.bundle.installer import environments
 from localrag.bundle.installer.machine import check_machine
 from localrag.bundle.installer.manifest import FORMAT, File
-from localrag.bundle.installer.storage import DAMAGED, Folder
+from localrag.bundle.installer.storage import DAMAGED, Folder, told_as_damage
 from localrag.bundle.installer.verification import CheckedBundle
 from localrag.errors import BundleError
 from localrag.messages import tr
@@ -148,7 +148,7 @@ class Installer:
         for file in self._manifest.wheels:
             try:
                 stream = self._checked.holder(file).open(file.path)
-                with stream, zipfile.ZipFile(stream) as wheel:
+                with told_as_damage(), stream, zipfile.ZipFile(stream) as wheel:
                     size += file.bytes + sum(info.file_size for info in wheel.infolist())
             except DAMAGED as error:
                 raise BundleError(
@@ -242,14 +242,8 @@ class Installer:
         return folder
 
     def _take_wheel(self, file: File, folder: Path) -> Path:
+        """A copy, not a second name: others may write in the bundle's folder since the check."""
         path = folder / Path(file.path).name
-        bundle = self._checked.holder(file)
-        # A second name is enough for what is deleted again. What stays must be a copy: the
-        # bundle's folder may be written over later, while the installation is in use.
-        if isinstance(bundle, Folder):
-            with suppress(OSError, NotImplementedError):
-                os.link(bundle.path / file.path, path)
-                return path
         self._fetch(file, path)
         return path
 

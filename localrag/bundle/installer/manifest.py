@@ -24,7 +24,10 @@ MANIFEST, SIGNATURE = "manifest.json", "manifest.json.sig"
 EXTRAS = {"keyring": "keyring", "postgres": "psycopg", "vault": "sqlcipher3"}
 """localrag's extras that a bundle can hold, each with the package by which it is known there."""
 
-_MOST_FILES = 100_000
+MOST_FILES = 20_000
+"""Real bundles have some hundreds."""
+LARGEST = 8 << 20
+"""Bytes of a manifest; as objects of Python they may take 25 times as many."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 # What Windows refuses or reads as something else, refused everywhere: a bundle travels. Signs that
@@ -152,6 +155,8 @@ def parse(raw: bytes, place: object = MANIFEST) -> Manifest:
 
 
 def _parse(raw: bytes) -> Manifest:
+    if len(raw) > LARGEST:
+        raise ValueError("too large")
     value = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
     format_number = value.pop("format")
     if not _is_count(format_number):
@@ -197,7 +202,7 @@ def _fault(file: File, *, has_base: bool) -> str | None:
 
 
 def _check_together(paths: list[str]) -> None:
-    if len(paths) > _MOST_FILES:
+    if len(paths) > MOST_FILES:
         raise ValueError("too many files")
     if paths != sorted(paths):
         raise ValueError("the files are not sorted by path")

@@ -35,12 +35,15 @@ def main(arguments: Sequence[str], program: Path) -> int:
     except BundleError as error:
         _complain(error)
     except OSError as error:
+        checks = options.verify_only
         _complain(
             BundleError(
                 "{path}: {reason}.",
-                hint="Check the free space, and whether you may read and write there, or name "
+                hint="Check whether you may read it, and the disk that it is on; then run it again."
+                if checks
+                else "Check the free space, and whether you may read and write there, or name "
                 "another folder with --to; then run it again.",
-                path=error.filename or options.to,
+                path=error.filename or (options.bundle if checks else options.to),
                 reason=error.strerror or error,
             )
         )

@@ -7,16 +7,24 @@ import os
 import stat
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import cast
 
-from localrag.bundle.installer.manifest import MANIFEST, Manifest, parse, path_fault
+from localrag.bundle.installer.manifest import (
+    LARGEST,
+    MANIFEST,
+    MOST_FILES,
+    Manifest,
+    parse,
+    path_fault,
+)
 from localrag.errors import BundleError
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError)
 """What reading a spoilt archive may raise."""
-_MANIFEST_LIMIT = 64 << 20
 _RATIO_LIMIT = 200
 """How many times larger than its compressed form a file of an archive may be."""
 _DO_NOT_USE = "Do not use it: it was not created by localrag, or has been changed since."
@@ -33,21 +41,29 @@ class Folder:
     def files(self) -> dict[str, int]:
         """Every file with its size. Raises `BundleError` for links and what is no plain file."""
         sizes: dict[str, int] = {}
+        entries = 0
         mount = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", -1)  # a folder's link on Windows
         for folder, folders, names in os.walk(self.path, onerror=_fail):
             for entry in (*folders, *names):
                 path = Path(folder, entry)
                 name, about = path.relative_to(self.path).as_posix(), path.lstat()
-                plain = stat.S_ISDIR(about.st_mode) or stat.S_ISREG(about.st_mode)
+                is_file = stat.S_ISREG(about.st_mode)
+                plain = is_file or stat.S_ISDIR(about.st_mode)
                 if not plain or getattr(about, "st_reparse_tag", 0) == mount:
                     raise _link_error(name)
-                if entry in names and not _is_litter(entry):
+                if is_file and not _is_litter(entry):
                     sizes[name] = about.st_size
+                entries += 1
+                if entries > 2 * MOST_FILES:  # with the folders that they lie in
+                    raise _crowd_error(self.path)
         return sizes
 
     def open(self, name: str) -> BufferedReader:
-        """A file's bytes."""
-        return (self.path / name).open("rb")
+        """A file's bytes. Raises `BundleError` for what is no plain file: a pipe has no end."""
+        path = self.path / name
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise _link_error(name)
+        return path.open("rb")
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -58,11 +74,14 @@ class Archive:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._zip = zipfile.ZipFile(path)
+        with told_as_damage():
+            self._zip = zipfile.ZipFile(path)
         self._infos: dict[str, zipfile.ZipInfo] = {}
         self._read_names()
 
     def _read_names(self) -> None:
+        if len(self._zip.infolist()) > 2 * MOST_FILES:
+            raise _crowd_error(self.path)
         infos = [
             info
             for info in self._zip.infolist()
@@ -101,7 +120,8 @@ class Archive:
         """A file's bytes; reads no more than its size."""
         if name not in self._infos:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        return cast(BufferedReader, self._zip.open(self._infos[name]))
+        with told_as_damage():
+            return cast(BufferedReader, self._zip.open(self._infos[name]))
 
     def close(self) -> None:
         """Let go of the file."""
@@ -115,7 +135,7 @@ def open_bundle(path: Path) -> Bundle:
     """The bundle at `path`, a folder or a .zip. Raises `BundleError` where there is none."""
     if path.is_dir():
         return Folder(path)
-    if not path.exists():
+    if not path.is_file():
         raise BundleError(
             "There is no bundle at {path}.", hint="Name the bundle's folder or .zip.", path=path
         )
@@ -133,7 +153,7 @@ def open_bundle(path: Path) -> Bundle:
 def manifest_bytes(bundle: Bundle) -> bytes:
     """The bytes of a bundle's manifest, which a signature is about. Raises `BundleError`."""
     try:
-        return small_file(bundle, MANIFEST, _MANIFEST_LIMIT)
+        return small_file(bundle, MANIFEST, LARGEST)
     except FileNotFoundError:
         raise BundleError(
             "{path} contains no {name}: it is not a bundle, or it was never finished.",
@@ -146,7 +166,8 @@ def manifest_bytes(bundle: Bundle) -> bytes:
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a bundle at `path`, or that file itself. Raises `BundleError`, OSError."""
     if path.suffix == ".json" and path.is_file():
-        return parse(path.read_bytes(), path)
+        with path.open("rb") as stream:
+            return parse(stream.read(LARGEST + 1), path)
     bundle = open_bundle(path)
     try:
         return parse(manifest_bytes(bundle), path)
@@ -166,6 +187,17 @@ def small_file(bundle: Bundle, name: str, limit: int) -> bytes:
     return data
 
 
+@contextmanager
+def told_as_damage() -> Iterator[None]:
+    """Raise one of `DAMAGED` for an offset that no file has: it is no fault of the disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise zipfile.BadZipFile(str(error)) from error
+        raise
+
+
 def _fail(error: OSError) -> None:
     raise error
 
@@ -179,6 +211,15 @@ def _link_error(name: str) -> BundleError:
         "{name} is a link or a device; a bundle contains only regular files.",
         hint=_DO_NOT_USE,
         name=name,
+    )
+
+
+def _crowd_error(path: Path) -> BundleError:
+    return BundleError(
+        "{path} contains more files than a bundle may: {count} are the limit.",
+        hint=_DO_NOT_USE,
+        path=path,
+        count=MOST_FILES,
     )
 
 

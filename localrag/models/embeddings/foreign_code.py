@@ -2,7 +2,8 @@
 
 sentence-transformers and transformers load classes by the names that a folder's JSON files give.
 They are told not to run code of the folder; which names they take nevertheless depends on their
-version, so that it is not left to them.
+version, so that it is not left to them. These files also say how they open the weights, and one of
+the options lets them run a pickle, so that options count only by name.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from localrag.errors import ModelError
 from localrag.models.embeddings.conventions import read_json, unreadable
+from localrag.system.files import is_real_folder
 
 OURS = ("sentence_transformers.", "torch.nn.")
 """Where classes may come from: those of the libraries that compute a model."""
@@ -24,6 +26,9 @@ LARGEST = 16 * 2**20
 
 _DATA = frozenset({"tokenizer.json", "vocab.json"})
 """Vocabularies, which name no classes."""
+
+_OUTSIDE = re.compile(r"[/\\]|[A-Za-z]:|(.*[/\\])?\.\.([/\\]|$)")
+"""How the path of a module begins that leads out of the model's folder."""
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.\w+)+")
 _CLASS_KEYS = frozenset(
@@ -37,10 +42,41 @@ _CLASS_KEYS = frozenset(
     }
 )
 
+_ARGUMENTS = re.compile(r"(model|automodel|tokenizer|processor|config)_(args|kwargs)")
+"""Where a file has what goes to the functions that open a model, in all versions."""
+
+_OPTIONS = frozenset(
+    {
+        *("add_bos_token", "add_eos_token", "add_pooling_layer", "add_prefix_space"),
+        *("attention_probs_dropout_prob", "attn_implementation", "classifier_dropout"),
+        "clean_up_tokenization_spaces",
+        *("do_lower_case", "dtype", "fix_mistral_regex", "hidden_dropout_prob"),
+        *("is_causal", "low_cpu_mem_usage", "max_length", "max_position_embeddings"),
+        *("model_max_length", "num_labels", "padding_side", "problem_type"),
+        *("sliding_window", "strip_accents", "torch_dtype", "truncation_side"),
+        *("unpad_inputs", "use_cache", "use_fast", "use_memory_efficient_attention"),
+        "use_safetensors",
+    }
+)
+"""What may stand there: how numbers are computed and texts cut."""
+
+_WORD = re.compile(r"[\w.-]*")
+"""A text in an option. One with a slash may name code on a hub (`attn_implementation`)."""
+
 
 def refuse_foreign_code(folder: Path) -> None:
-    """Raises `ModelError` where a JSON file of the folder names code that is not the libraries'."""
+    """Raises `ModelError` where a JSON file of the folder names code that is not the libraries'.
+
+    Also where one has an option that is not known, or where a folder is a link: what is in it
+    would be opened without having been looked at.
+    """
     for path in sorted(folder.rglob("*")):
+        if path.is_dir() and not is_real_folder(path):
+            raise ModelError(
+                "{path} is a link to a folder; a model's folder may contain links to files only.",
+                hint="Put a copy of the folder in its place, or choose another model.",
+                path=path,
+            )
         if path.suffix.lower() != ".json" or path.name in _DATA or not path.is_file():
             continue
         if path.stat().st_size > LARGEST:
@@ -50,7 +86,8 @@ def refuse_foreign_code(folder: Path) -> None:
                 path=path,
             )
         try:
-            names = list(_code_names(read_json(path, Any)))
+            value = read_json(path, Any)
+            names, options = list(_code_names(value)), list(_unknown_options(value))
         except RecursionError as error:  # which JSON's reader may still take
             raise unreadable(path, error) from error
         for name in names:
@@ -60,11 +97,23 @@ def refuse_foreign_code(folder: Path) -> None:
                 path=path,
                 name=name,
             )
+        for option in options:
+            raise ModelError(
+                "{path} opens the model with an option that is not known to be harmless: {name}.",
+                hint="Choose a model without it: with such options, opening a model may run code.",
+                path=path,
+                name=option,
+            )
 
 
 def _code_names(value: Any, key: str = "") -> Iterator[str]:
-    """Names of code, wherever they stand."""
+    """Names of code, wherever they stand, and of modules outside the folder."""
     if isinstance(value, dict):
+        # Version 5 of sentence-transformers takes modules from anywhere; here they stand unseen.
+        types = value.get("types")
+        places = [*types] if isinstance(types, dict) else [value.get("path")]
+        if types or "type" in value:
+            yield from (p for p in places if isinstance(p, str) and _OUTSIDE.match(p))
         for name, inner in value.items():
             if name == "auto_map":
                 yield json.dumps(inner, ensure_ascii=False)[:200]
@@ -79,3 +128,18 @@ def _code_names(value: Any, key: str = "") -> Iterator[str]:
         and not value.startswith(OURS)
     ):
         yield value
+
+
+def _unknown_options(value: Any) -> Iterator[str]:
+    """Options for opening a model that are not of `_OPTIONS`, wherever they stand."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if _ARGUMENTS.fullmatch(name) and isinstance(inner, dict):
+                for option, setting in inner.items():
+                    word = not isinstance(setting, str) or _WORD.fullmatch(setting)
+                    if option not in _OPTIONS or isinstance(setting, (dict, list)) or not word:
+                        yield f"{name}.{option}"[:200]
+            yield from _unknown_options(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _unknown_options(inner)

@@ -117,7 +117,12 @@ def open_model(kind: Callable[..., _Model], path: Path, threads: int | None = No
         torch.set_num_threads(threads)
     try:
         with _quiet_loading():
-            return kind(str(path), local_files_only=True, trust_remote_code=False)
+            return kind(
+                str(path),
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"weights_only": True},  # ours goes before the folder's own
+            )
     # What a damaged folder raises depends on which of five libraries meets it first.
     except Exception as error:
         raise unreadable(path, error, "sentence-transformers") from error

@@ -18,6 +18,7 @@ from localrag.models.registry.download import Expected, sha256_of
 from localrag.models.registry.manifest import HashFrom, Installed, InstalledFile, Registered
 from localrag.models.registry.spec import Catalogue, ModelFile, ModelSpec, ModelTask, catalogue
 from localrag.system.files import delete_empty_folders, lock, make_folder
+from localrag.system.split_files import parts_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "onnx/*.onnx")
@@ -207,16 +208,7 @@ class ModelStore:
             name=name,
             task=task or _task_of(place),
             path=str(place),
-            files=tuple(
-                InstalledFile.of(
-                    file,
-                    file.relative_to(root).as_posix(),
-                    sha256=sha256_of(file),
-                    source=str(root),
-                    hash_from="user",
-                )
-                for file in files
-            ),
+            files=tuple(_own_file(file, root) for file in files),
         )
         registered = manifest.read_registered(self.folder) | {name: own}
         manifest.write(self.folder / manifest.REGISTERED, registered)
@@ -332,6 +324,10 @@ class ModelStore:
                 path, file.path, sha256=file.sha256, source=file.source, hash_from="user"
             )
             files.append(checked)
+        if place.is_file():
+            # An earlier version recorded the first part of a split model alone.
+            recorded = {file.path for file in own.files}
+            files += [_own_file(p, root) for p in parts_of(place) if p.name not in recorded]
         if files != list(own.files) and os.access(self.folder, os.W_OK):
             registered = manifest.read_registered(self.folder)
             registered[own.name] = msgspec.structs.replace(own, files=tuple(files))
@@ -412,7 +408,7 @@ def _model_files(place: Path) -> list[Path]:
     if place.is_file():
         with place.open("rb") as stream:
             if stream.read(4) == b"GGUF":
-                return [place]
+                return parts_of(place)
     elif place.is_dir():
         files = [file for file in sorted(place.rglob("*")) if file.is_file()]
         weights = [file for pattern in _WEIGHTS for file in place.glob(pattern)]
@@ -424,6 +420,17 @@ def _model_files(place: Path) -> list[Path]:
         "{path} is neither a GGUF file nor a folder with a sentence-transformers or ONNX model.",
         hint="A model folder contains config.json, tokenizer.json and the weights.",
         path=place,
+    )
+
+
+def _own_file(file: Path, root: Path) -> InstalledFile:
+    """The record of a file of the user's own, hashed now."""
+    return InstalledFile.of(
+        file,
+        file.relative_to(root).as_posix(),
+        sha256=sha256_of(file),
+        source=str(root),
+        hash_from="user",
     )
 
 

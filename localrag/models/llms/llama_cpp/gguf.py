@@ -13,6 +13,7 @@ import struct
 from pathlib import Path
 
 from localrag.errors import ModelCorruptError, ModelNotFoundError
+from localrag.system.split_files import parts_of
 
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
@@ -20,6 +21,8 @@ _SMALLEST_ENTRY = 13
 """Bytes of a metadata entry with a one-letter key and a one-byte value, rounded down."""
 
 _LONGEST_KEY = 65_535
+_PARTS = b"split.count"
+_U16 = 2
 _U64 = struct.Struct("<Q")
 
 
@@ -67,7 +70,9 @@ class _Reader:
             raise _Malformed
 
 
-def _walk(reader: _Reader) -> None:
+def _walk(reader: _Reader) -> int:
+    """Go through the header; in how many files the model is."""
+    parts = 1
     tensors, entries = reader.number(8), reader.number(8)
     if (tensors + entries) * _SMALLEST_ENTRY > reader.size:
         raise _Malformed
@@ -76,7 +81,12 @@ def _walk(reader: _Reader) -> None:
         if not 0 < length <= _LONGEST_KEY:
             raise _Malformed
         reader.skip(length)
-        reader.value(reader.number(4))
+        key = reader.data[reader.position - length : reader.position]
+        kind = reader.number(4)
+        if key == _PARTS and kind == _U16:  # llama.cpp takes no other
+            parts = max(parts, reader.number(2))
+        else:
+            reader.value(kind)
     furthest = 0
     for _ in range(tensors):
         reader.strings(1)
@@ -88,14 +98,34 @@ def _walk(reader: _Reader) -> None:
     # The last tensor begins at `furthest` behind the header, so the file ends later.
     if reader.position + furthest >= reader.size:
         raise _Malformed
+    return parts
 
 
 def check_gguf(path: Path) -> None:
-    """Make sure that `path` is a whole GGUF file (version 2 or 3, little endian).
+    """Make sure that `path` is a whole GGUF file (version 2 or 3, little endian), in all its parts.
 
     Raises `ModelNotFoundError` where there is no file and `ModelCorruptError`
     where it is something else, cut short, or holds impossible counts.
     """
+    count = _check_file(path)
+    if count == 1:
+        return
+    parts = parts_of(path)
+    if len(parts) != count:
+        raise ModelNotFoundError(
+            "{path} belongs to a model in {count} files, of which {found} are there.",
+            hint="Put them all into one folder under the names that they were published with, "
+            "and name the first one: it ends in -00001-of-{count:05d}.gguf.",
+            path=path,
+            count=count,
+            found=len(parts),
+        )
+    for part in parts[1:]:
+        _check_file(part)
+
+
+def _check_file(path: Path) -> int:
+    """Check one file; in how many files its model is."""
     if not path.is_file():
         raise ModelNotFoundError(
             "There is no language model file at {path}.",
@@ -123,7 +153,7 @@ def check_gguf(path: Path) -> None:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 reader = _Reader(data)
                 reader.skip(8)
-                _walk(reader)
+                return _walk(reader)
         except _Malformed as error:
             raise ModelCorruptError(
                 "{path} is damaged or incomplete: its header points outside the file.",

@@ -23,6 +23,10 @@ _log_callback: Any = None
 
 _prebuilt: Path | None = None
 
+_NO_BACKTRACE = "GGML_NO_BACKTRACE"
+"""Set, ggml does not start a debugger over this process, with all that it holds, when it ends it.
+It looks once as it is loaded, and again when it comes to that."""
+
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "500"}
 """How its threads wait for each other. Those that spin for long are many times slower as soon as
 another program wants a core; those that sleep at once write a third fewer tokens a second."""
@@ -38,6 +42,7 @@ def load() -> Any:
         import llama_cpp
 
         return llama_cpp
+    os.environ.setdefault(_NO_BACKTRACE, "1")
     # OpenMP reads these once, when it is loaded.
     ours = {} if _WAITING.keys() & os.environ.keys() else _WAITING
     os.environ.update(ours)
