@@ -432,15 +432,22 @@ def test_nothing_is_said_to_a_server_without_its_certificate(
         assert not any(heard)
 
 
-@pytest.mark.parametrize("method", [3, 5], ids=["in clear", "md5"])
-def test_a_password_is_told_to_nobody_who_asks_for_it_in_clear(
-    method: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kept", ["environment", "file"])
+@pytest.mark.parametrize("method", [0, 3, 5], ids=["not at all", "in clear", "md5"])
+def test_a_server_that_does_not_prove_that_it_knows_the_password_is_told_nothing(
+    method: int, kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever listens on the port of a server on this machine that is down."""
     pytest.importorskip("psycopg", reason="only where psycopg is installed")
     from localrag.library.backends.opening import open_backend
 
-    monkeypatch.setenv("PGPASSWORD", "open-sesame")
+    passwords = tmp_path / "passwords"
+    passwords.write_text("127.0.0.1:*:*:u:open-sesame\n")
+    passwords.chmod(0o600)
+    if kept == "environment":
+        monkeypatch.setenv("PGPASSWORD", "open-sesame")
+    else:
+        monkeypatch.setenv("PGPASSFILE", str(passwords))
     heard = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -457,8 +464,29 @@ def test_a_password_is_told_to_nobody_who_asks_for_it_in_clear(
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(LocalragError, match="cannot be reached"):
+        with pytest.raises(LocalragError, match="cannot be reached") as refused:
             open_backend(read_url(f"postgresql://u@127.0.0.1:{server.getsockname()[1]}/d#x"))
         server.close()
         thread.join()
     assert not heard
+    assert "another program may be in its place" in str(refused.value)
+
+
+def test_a_server_that_knows_the_account_otherwise_is_asked_for_nothing(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as there is no password for it."""
+    from localrag.library.backends.postgres.catalogue import PostgresCatalogue
+
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "none"))
+    with closing(PostgresCatalogue(read_url(f"{postgres}#{tmp_path.name}"))) as catalogue:
+        catalogue.has_libraries()
+        monkeypatch.setenv("PGPASSWORD", "open-sesame")
+        catalogue.close()
+        with pytest.raises(LibraryError, match="another program may be in its place"):
+            catalogue.has_libraries()
+
+
+def test_a_socket_where_every_account_could_put_one_is_not_looked_for() -> None:
+    assert not any(folder.startswith("/tmp") for folder in databases._SOCKETS)
+    assert read_url("postgresql:///d?host=/tmp#x").host == "/tmp"

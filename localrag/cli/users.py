@@ -92,6 +92,7 @@ def list_(library: Location, as_json: bool) -> None:
 def _list(library: Location, as_json: bool) -> None:
     with _users_of(library) as those:
         accounts = those.all() if those.are_used() else []
+        is_open, database = those.is_open(), those.database.name
     if as_json:
         emit_json(
             {
@@ -113,6 +114,13 @@ def _list(library: Location, as_json: bool) -> None:
             for user in accounts
         ]
         stdout_console().print(table((tr("User"), tr("Roles"), tr("Since")), rows))
+        if is_open:
+            note_tr(
+                "Every account of the PostgreSQL server may connect to this database, also one "
+                "that acts for the users of another database. Its owner ends that: {statements}",
+                statements=f'GRANT CONNECT ON DATABASE "{database}" TO ACCOUNT; '
+                f'REVOKE CONNECT ON DATABASE "{database}" FROM PUBLIC',
+            )
 
 
 @users.command(
@@ -126,7 +134,7 @@ def _list(library: Location, as_json: bool) -> None:
 def add(name: str, library: Location, as_json: bool) -> None:
     """Add one, who may use nothing yet."""
     with _users_of(library) as those:
-        first = not those.are_used()
+        first, database = not those.are_used(), those.database.name
         token = those.add(name)
     _print_token(name, token, as_json)
     if as_json:
@@ -135,6 +143,11 @@ def add(name: str, library: Location, as_json: bool) -> None:
         note_tr(
             "The database now has users: an account that does not own its tables sees no "
             "library any more, except through a server that serves it."
+        )
+        note_tr(
+            "Only accounts that are named may connect to it from now on; its owner names each "
+            "that a server uses: {statement}",
+            statement=f'GRANT CONNECT ON DATABASE "{database}" TO ACCOUNT',
         )
         note_tr(
             "Start every `localrag serve` of this database again: until then it answers nobody."

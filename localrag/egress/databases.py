@@ -29,7 +29,8 @@ from localrag.errors import LibraryError, NetworkBlockedError, UsageError
 SCHEMES = ("postgresql", "postgres")
 PORT = 5432
 
-_SOCKETS = ("/var/run/postgresql", "/run/postgresql", "/tmp")  # noqa: S108 - where servers put them
+_SOCKETS = ("/var/run/postgresql", "/run/postgresql")
+"""Where servers put them. Not /tmp, where every account could: it is named, or not looked at."""
 _MAY_STAY = frozenset({"PGPASSWORD", "PGPASSFILE"})
 """What libpq may read of the environment: a secret, which is no place to go to."""
 

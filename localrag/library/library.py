@@ -78,6 +78,7 @@ from localrag.types import Chunk
 
 if TYPE_CHECKING:
     from localrag.library.backends.postgres.queue import Jobs
+    from localrag.library.catalogue.writes import Transaction
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -372,7 +373,13 @@ class Library:
             for path in gone:
                 transaction.remove_source(path)
             if gone:
-                saved_tables.forget_files(transaction.sql, transaction, gone)
+                self._forget_files(transaction, gone)
+
+    def _forget_files(self, transaction: Transaction, gone: Collection[str]) -> None:
+        """Take what names these paths beside the documents out, in that transaction."""
+        saved_tables.forget_files(transaction.sql, transaction, gone)
+        if self.jobs is not None:
+            self.jobs.forget(transaction, gone)
 
     def replace(self, documents: Iterable[NewDocument]) -> None:
         """Put other readings of the same bytes in the place of documents, in one transaction."""
@@ -435,7 +442,7 @@ class Library:
                     gone_sources.extend(document.sources)
                     gone_documents.append(document_id)
                 transaction.forget_unread((*gone_unread, *gone_sources))
-                saved_tables.forget_files(transaction.sql, transaction, gone_sources)
+                self._forget_files(transaction, (*gone_unread, *gone_sources))
             # What was committed is removed, whatever becomes of the rest: it stays due.
             purged, fault = False, None
             try:

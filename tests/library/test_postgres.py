@@ -10,8 +10,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,7 +41,7 @@ from localrag.errors import (
     UsageError,
 )
 from localrag.library.acting import acting_as, acting_as_server
-from localrag.library.backends.postgres import dialect
+from localrag.library.backends.postgres import connection, dialect
 from localrag.library.backends.postgres.catalogue import WRITING, PostgresCatalogue
 from localrag.library.backends.postgres.connection import PostgresConnection
 from localrag.library.catalogue.base import Result
@@ -220,6 +221,50 @@ def test_a_server_that_ends_connections(place: Database) -> None:
         with pytest.raises(LibraryError, match="cannot be reached"):
             cut_off()
         assert library.counts().documents == 4
+
+
+def test_few_connections_wait_and_none_for_long(
+    place: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks one library after the other, many at a time, leaves some to other nodes."""
+
+    def taken(count: int) -> list[PostgresConnection]:
+        with ExitStack() as held:
+            for _ in range(count):
+                held.enter_context(catalogue.session())
+        return connection.idle.of(place)
+
+    monkeypatch.setattr(connection, "_MOST_IDLE", 3)
+    with closing(PostgresCatalogue(place)) as catalogue:
+        kept = taken(8)
+        assert len(kept) == 3
+        monkeypatch.setattr(connection, "_IDLE_SECONDS", 0.05)
+        time.sleep(0.1)
+        (left,) = taken(1)
+        assert [each.inner.closed for each in kept].count(True) == 2
+        assert left in kept
+    assert left.inner.closed
+    assert not connection.idle.of(place)
+
+
+def test_libraries_of_a_database_use_the_same_connections(place: Database) -> None:
+    places = [replace(place, library=f"{place.library} {number}") for number in range(6)]
+    connection.idle.close(place)
+    with ExitStack() as held:
+        libraries = [held.enter_context(filled(each, 1)) for each in places]
+        add(libraries[0], document("one more", source="more.txt"))
+        for _ in range(2):
+            assert [each.counts().documents for each in libraries] == [2, 1, 1, 1, 1, 1]
+        waiting = [one for each in places for one in connection.idle.of(each)]
+        assert len(waiting) <= 3
+        with libraries[0]._catalogue.read() as snapshot:
+            snapshot.counted_chunks()
+        waiting = connection.idle.of(places[0])
+        assert waiting[-1].counted is not None
+        taken = connection.idle.take(places[1])
+        assert taken is not None
+        assert taken.counted is None
+        connection.idle.keep(taken)
 
 
 def test_what_is_shown_of_many_passages_takes_as_many_statements_as_of_one(

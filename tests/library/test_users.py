@@ -27,12 +27,14 @@ from localrag.errors import (
     ForbiddenError,
     LibraryError,
     LibraryNotFoundError,
+    LibraryUnreachableError,
     UsageError,
     UsersBeganError,
 )
 from localrag.library.acting import Action, acting_as, acting_as_server
 from localrag.library.backends.postgres import policies
 from localrag.library.backends.postgres.catalogue import PostgresCatalogue
+from localrag.library.backends.postgres.connection import idle
 from localrag.library.backends.postgres.dialect import home
 from localrag.library.backends.postgres.queue import Arguments, Progress
 from localrag.library.backends.postgres.users import Users
@@ -431,7 +433,7 @@ def test_who_loses_a_library_while_they_read_it_gets_nothing_of_it(team: Team) -
             read(lambda: team.users.remove("ann"))
         catalogue = library._catalogue
         assert isinstance(catalogue, PostgresCatalogue)
-        (connection,) = catalogue._idle  # a refusal costs none
+        (connection,) = idle.of(catalogue.database)  # a refusal costs none
         assert not connection.inner.closed
 
 
@@ -444,7 +446,7 @@ def test_one_transaction_leaves_nothing_to_the_next(team: Team) -> None:
         for _ in range(2):
             with acting_as("ann"), catalogue.read() as snapshot:
                 assert snapshot.counts().documents == 2
-            (connection,) = catalogue._idle
+            (connection,) = idle.of(catalogue.database)
             row = connection.inner.execute(
                 "SELECT current_user, current_setting(%s, true), current_setting('search_path')",
                 [policies.USER],
@@ -456,12 +458,93 @@ def test_one_transaction_leaves_nothing_to_the_next(team: Team) -> None:
                 pass
             with acting_as("ann"), catalogue.read() as snapshot:
                 assert snapshot.counts().documents == 2
-            (connection,) = catalogue._idle
+            (connection,) = idle.of(catalogue.database)
             with pytest.raises(ZeroDivisionError), acting_as("ann"), catalogue.read():
                 raise ZeroDivisionError
             assert connection.inner.closed  # what was cut off is not handed on
             with acting_as("ann"), catalogue.read():
                 pass
+
+
+PLANTED = """
+CREATE TABLE {schema}.called(who text);
+GRANT USAGE ON SCHEMA {schema} TO PUBLIC;
+GRANT ALL ON {schema}.called TO PUBLIC;
+CREATE FUNCTION {schema}.same(oid, regnamespace) RETURNS boolean LANGUAGE plpgsql AS
+    $$ BEGIN INSERT INTO {schema}.called VALUES (current_user); RETURN $1 = $2::oid; END $$;
+CREATE OPERATOR {schema}.= (LEFTARG = oid, RIGHTARG = regnamespace, FUNCTION = {schema}.same);
+CREATE FUNCTION {schema}.pg_advisory_xact_lock(smallint, integer) RETURNS void LANGUAGE plpgsql AS
+    $$ BEGIN INSERT INTO {schema}.called VALUES (current_user); END $$;
+CREATE FUNCTION {schema}.pg_try_advisory_xact_lock(smallint, smallint) RETURNS boolean
+    LANGUAGE plpgsql AS
+    $$ BEGIN INSERT INTO {schema}.called VALUES (current_user); RETURN true; END $$;
+"""
+"""What fits the statements better than PostgreSQL's own, where it is in the search path."""
+
+
+def test_what_others_have_planted_is_not_called(place: Database) -> None:
+    """In `public`, or in a schema that is called as the account that asks."""
+    with raw(place, "postgres") as session:
+        session.execute(f"GRANT CREATE ON DATABASE {place.name} TO stranger")
+        session.execute("GRANT ALL ON SCHEMA public TO stranger")
+        with raw(place, "stranger") as stranger:
+            for schema in ("public", "node", "keeper"):
+                if schema != "public":
+                    stranger.execute(f"CREATE SCHEMA {schema}")
+                for statement in PLANTED.format(schema=schema).split(";\n"):
+                    stranger.execute(statement)
+        with Users(place) as users:
+            token = users.add("ann")
+            users.grant("ann", "alpha", "reader")
+        session.execute(f"GRANT {policies.MEMBER}, {policies.SERVER} TO node")
+        session.execute(f"GRANT CONNECT ON DATABASE {place.name} TO node")
+        there = replace(place, user="node")
+        with Users(there) as users, open_library(there, create=False, serving=True) as library:
+            assert users.by_token(token) is not None
+            with acting_as("ann"):
+                assert library.counts().documents == 2
+        with open_library(called(place, "later")) as library:
+            add(library, document("what came later", source="later.txt"))
+            assert library.remove(sources=["later.txt"]).purged
+        for schema in ("public", "node", "keeper"):
+            found = session.execute(f"SELECT who FROM {schema}.called").fetchall()
+            assert found == [], schema
+        with raw(place, "keeper") as keeper:  # else this would prove nothing
+            keeper.execute("SELECT pg_advisory_xact_lock(CAST(1 AS smallint), 1)")
+            assert keeper.execute("SELECT count(*) FROM keeper.called").fetchone() == (1,)
+
+
+def test_a_schema_of_somebody_else_holds_no_tables(made: Made, root: Any, postgres: str) -> None:
+    """Who makes it in advance could drop the tables in it, and all libraries would fail."""
+    with copied(root, postgres, "template0") as place, raw(place, "postgres") as session:
+        session.execute(f"GRANT CREATE ON DATABASE {place.name} TO stranger")
+        with raw(place, "stranger") as stranger:
+            stranger.execute("CREATE SCHEMA localrag")
+            stranger.execute("GRANT ALL ON SCHEMA localrag TO PUBLIC")
+        for account in ("keeper", "postgres"):
+            with pytest.raises(LibraryError, match="belongs to the account stranger"):
+                open_library(replace(place, user=account))
+        session.execute("ALTER SCHEMA localrag OWNER TO keeper")
+        open_library(place).close()
+
+
+def test_a_library_takes_no_schema_that_is_there(place: Database) -> None:
+    there, free = called(place, "later"), 9
+    with raw(place, "postgres") as session:
+        session.execute(f"GRANT CREATE ON DATABASE {place.name} TO stranger")
+        with raw(place, "stranger") as stranger:
+            for number in range(len(LIBRARIES) + 1, free):
+                stranger.execute(f"CREATE SCHEMA {home(number)}")
+                stranger.execute(f"GRANT ALL ON SCHEMA {home(number)} TO PUBLIC")
+        with open_library(there) as library, closing(PostgresCatalogue(there)) as catalogue:
+            add(library, document("what came later", source="later.txt"))
+            assert catalogue.number == free
+        session.execute(f"ALTER SCHEMA {home(free)} OWNER TO stranger")  # as of an earlier version
+        with pytest.raises(LibraryError, match="belongs to the account stranger"):
+            open_library(there, create=False)
+        session.execute(f"ALTER SCHEMA {home(free)} OWNER TO keeper")
+        with open_library(there, create=False) as library:
+            assert library.counts().documents == 1
 
 
 def test_a_stranger_costs_no_scan(team: Team) -> None:
@@ -768,6 +851,7 @@ def test_accounts_that_do_not_own_the_tables(place: Database, root: Any) -> None
         ).fetchone()
         keeper.execute(f"GRANT USAGE ON SCHEMA {home(number)} TO stranger")
         keeper.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {home(number)} TO stranger")
+        keeper.execute(f"GRANT CONNECT ON DATABASE {place.name} TO stranger")
     there = replace(place, user="stranger")
     with raw(there, "stranger") as session:  # who may read the tables sees no row of them
         assert session.execute("SELECT count(*) FROM localrag.documents").fetchone() == (0,)
@@ -800,9 +884,12 @@ def test_roles_that_an_administrator_has_to_make(
         root.execute(f"CREATE ROLE {policies.MEMBER} NOLOGIN BYPASSRLS")
         with pytest.raises(LibraryError, match="protects nothing"):
             users.add("ann")
+        root.execute(f"ALTER ROLE {policies.MEMBER} NOBYPASSRLS LOGIN")
+        with pytest.raises(LibraryError, match="can log in"):
+            users.add("ann")
         root.execute(f"DROP ROLE {policies.MEMBER}")
         statements = error.value.hint.partition("CREATE")
-        for statement in (statements[1] + statements[2]).format(account="keeper").split(";"):
+        for statement in (statements[1] + statements[2]).format(**error.value.values).split(";"):
             text = statement.replace("and for each account:", "").strip()
             if text:
                 root.execute(text)
@@ -810,6 +897,42 @@ def test_roles_that_an_administrator_has_to_make(
         users.grant("ann", "alpha", "reader")
     with open_library(place, create=False, serving=True) as library, acting_as("ann"):
         assert library.counts().documents == 2
+
+
+def test_who_acts_for_users_of_another_database_does_not_get_in(place: Database, root: Any) -> None:
+    """The roles are those of the whole server, and by default all may connect."""
+    root.execute(f"GRANT {policies.MEMBER}, {policies.SERVER} TO node")
+    there = replace(place, user="node")
+    with Users(place) as users, Users(there) as serving:
+        assert users.is_open()
+        users.add("ann")
+        assert not users.is_open()
+        with pytest.raises(LibraryUnreachableError, match="permission denied") as refused:
+            serving.by_name("ann")
+        root.execute(refused.value.hint.partition("runs: ")[2].format(**refused.value.values))
+        assert serving.by_name("ann") is not None
+
+
+def test_users_are_not_begun_where_all_may_connect(
+    place: Database, root: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by an account that owns the tables, and not the database."""
+    root.execute(f"ALTER DATABASE {place.name} OWNER TO postgres")
+    with Users(place) as users:
+        with pytest.raises(LibraryError, match="Every account of the server") as refused:
+            users.add("ann")
+        assert not users.are_used()
+        assert f'GRANT CONNECT ON DATABASE "{place.name}" TO "keeper"' in str(
+            refused.value.hint.format(**refused.value.values)
+        )
+        root.execute(f"GRANT CONNECT ON DATABASE {place.name} TO keeper")
+        root.execute(f"REVOKE CONNECT ON DATABASE {place.name} FROM PUBLIC")
+        users.add("ann")
+    # As where users were begun by an earlier version.
+    monkeypatch.setenv("LOCALRAG_LANG", "en")
+    assert "Every account" not in run("users", "--library", str(place))[2]
+    root.execute(f"GRANT CONNECT ON DATABASE {place.name} TO PUBLIC")
+    assert "Every account" in run("users", "--library", str(place))[2]
 
 
 def test_libraries_that_come_and_go(team: Team) -> None:
@@ -1002,6 +1125,69 @@ def test_jobs_are_seen_by_readers_and_cancelled_by_editors(team: Team) -> None:
     with raw(team.place) as node, transaction_of(node, "bob"):
         for column in ("arguments", "asked_by", "library", "kind", "node"):
             assert attempt(node, f"UPDATE localrag.jobs SET {column} = {column}") in NOTHING
+
+
+def test_work_of_a_user_who_is_removed_is_not_done_for_the_next_of_that_name(team: Team) -> None:
+    with open_library(called(team.place, "beta"), create=False) as owned:
+        assert owned.jobs is not None
+        number = owned.jobs.put("add", Arguments(("/private/of bob.txt",)), "bob")
+        team.users.remove("bob")
+        assert [one.state for one in owned.jobs.all()] == ["cancelled"]
+        late = owned.jobs.put("add", Arguments(("/private/late.txt",)), "bob")
+        team.users.add("bob")
+        team.users.grant("bob", "beta", "editor")
+        assert [(one.number, one.state) for one in owned.jobs.all()] == [
+            (number, "cancelled"),
+            (late, "cancelled"),
+        ]
+        assert owned.jobs.take("node") is None
+
+
+@pytest.mark.parametrize("by", ["a user", "the owner of the tables"])
+def test_no_ended_job_names_what_was_removed(team: Team, by: str) -> None:
+    beta = called(team.place, "beta")
+    with team.serve("beta") as library, open_library(beta, create=False) as owned:
+        assert owned.jobs is not None
+        for path in ("/in/kept.txt", "/in/secret.txt"):
+            add(owned, document(f"words of {path}", source=path))
+        owned.jobs.put("add", Arguments(("/in/kept.txt", "/in/secret.txt")), "bob")
+        taken = owned.jobs.take("node")
+        assert taken is not None
+        owned.jobs.done(taken, Progress())
+        owned.jobs.put("add", Arguments(("/in",)), "bob")
+        taken = owned.jobs.take("node")
+        assert taken is not None
+        wrong = LibraryError("The file {path} cannot be read.", path="/in/secret.txt")
+        owned.jobs.failed(taken, Progress(), wrong, again=False)
+        owned.jobs.put("add", Arguments(("/in/secret.txt",)), "bob")
+        if by == "a user":
+            with acting_as("bob"):
+                library.remove(sources=["/in/secret.txt"])
+                assert library.jobs is not None
+                found = library.jobs.all()
+        else:
+            owned.remove(sources=["/in/secret.txt"])
+            found = owned.jobs.all()
+        assert [one.arguments.paths for one in found] == [
+            ("/in/kept.txt", "[…]"),
+            ("/in",),
+            ("/in/secret.txt",),  # which is still to be added
+        ]
+        assert [one.fault for one in found] == [None] * 3
+        assert isinstance(owned._catalogue, PostgresCatalogue)
+        number = owned._catalogue.number
+        with raw(team.place) as node, transaction_of(node, "ann"):
+            blank = f"SELECT localrag.blank_jobs({number}, '{{/in}}')"
+            assert attempt(node, blank) == "InsufficientPrivilege"
+
+
+def test_users_of_an_earlier_version_get_what_is_new(team: Team) -> None:
+    with raw(team.place, "keeper") as keeper:
+        keeper.execute("DROP FUNCTION localrag.blank_jobs")
+        keeper.execute("UPDATE localrag.version SET number = number - 1")
+    open_library(team.place, create=False).close()
+    with team.serve("beta") as library, acting_as("bob"):
+        assert library.remove(sources=["common.txt"]).purged
 
 
 def test_a_node_has_the_rights_of_who_asked(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """The catalogue of a library in PostgreSQL: one schema for many libraries, which share nothing.
 
 Stock PostgreSQL 15 and newer; no extension is needed. Every transaction names its library by the
-schema in which that library's partitions lie, and nothing else is in its search path; so it holds
-behind a pooler too, which hands each transaction another connection.
+schema in which that library's partitions lie, and nothing else is in its search path but what
+PostgreSQL brings; so it holds behind a pooler too, which hands each transaction another connection.
 """
 
 # ruff: noqa: S608 - what is put into a statement here are names of our own schema
@@ -15,7 +15,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -30,7 +30,7 @@ from localrag.errors import (
 )
 from localrag.library.acting import SERVER, Role, acting, covers, users_began
 from localrag.library.backends.postgres import dialect, policies
-from localrag.library.backends.postgres.connection import PostgresConnection, said
+from localrag.library.backends.postgres.connection import PostgresConnection, idle, said
 from localrag.library.backends.postgres.dialect import SCHEMA
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.catalogue import SqliteCatalogue
@@ -56,12 +56,14 @@ CREATING: Turn = 0x4C54
 
 _OLDEST_CLIENT = 160000
 """libpq 16, the first that can be told how not to log in."""
-_HERE = "scram-sha-256,none"
+_HERE = "scram-sha-256"
 """How a server on this machine may ask who is there, which shows no certificate.
 
 Whoever has its port while it is down would be told a password in clear, or what MD5 makes of it.
-"none" is a server that knows the account otherwise (peer, trust).
+And it would take what is added: a server has to prove that it knows the password, if there is one.
 """
+_OTHERWISE = "scram-sha-256,none"
+"""Where there is none, too: of a server that knows the account otherwise (peer, trust)."""
 _NEVER = {"!gss": 160000, "!sspi": 160000, "!oauth": 180000}
 """Ways to log in by which libpq would ask further servers, and since when it knows them."""
 
@@ -74,18 +76,33 @@ _LOCKS = "max_locks_per_transaction"
 _NAMED = 12
 """Libraries that are named where another was meant."""
 
+SAFE = "SET LOCAL search_path TO pg_catalog, pg_temp"
+"""How every transaction begins: what others have made in `public`, or in a schema of this account's
+name, is no operator or function of ours, however well it fits. A connection that a pooler hands on
+keeps no setting, so it is said each time."""
+
 HEARD = (
-    "SET LOCAL tcp_keepalives_idle = 10; SET LOCAL tcp_keepalives_interval = 5; "
+    f"{SAFE}; SET LOCAL tcp_keepalives_idle = 10; SET LOCAL tcp_keepalives_interval = 5; "
     "SET LOCAL tcp_keepalives_count = 3; SET LOCAL tcp_user_timeout = 25000"
 )
 """Within half a minute the server ends a transaction whose node it hears no more, as when that has
 lost its power; else what it holds back from others would stay held for hours."""
 
-_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {SAFE}"
+_QUESTION = f"BEGIN READ ONLY; {SAFE}"
 _WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED; {HEARD}"
 
+_FOREIGN = (
+    "SELECT n.nspname::text, n.nspowner::regrole::text FROM pg_namespace n, pg_roles me, "
+    "pg_database d WHERE n.nspname = '" + SCHEMA + "' AND me.rolname = current_user "
+    "AND d.datname = current_database() AND NOT pg_has_role(n.nspowner, d.datdba, 'USAGE') "
+    "AND NOT CASE WHEN me.rolsuper THEN n.nspowner = me.oid "
+    "ELSE pg_has_role(me.oid, n.nspowner, 'USAGE') END"
+)
+"""The schema with its owner, where that is neither this account, nor a role that it has, nor the
+owner of the database: who makes it in advance owns it. A superuser has every role."""
+
 _CREATE = (
-    f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.version(number integer NOT NULL)",
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.libraries("
     "number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
@@ -110,9 +127,7 @@ class PostgresCatalogue(CatalogueStore):
         self._identity: str | None = None
         """What `identity` was at first."""
         self._used = threading.local()
-        self._idle: list[PostgresConnection] = []
         self._forgotten = 0
-        self._guard = threading.Lock()
 
     def serve(self) -> None:
         """From now on, where the database has users, every statement about rows is for somebody."""
@@ -134,7 +149,9 @@ class PostgresCatalogue(CatalogueStore):
         expect_no_newer(version, dialect.version(), str(self.database))
         if version == dialect.version():
             self._expect_references()
-        return version < dialect.version() or self.identity() is None
+        is_there = self.identity() is not None
+        self._expect_own_schemas()
+        return version < dialect.version() or not is_there
 
     def _expect_references(self) -> None:
         """Raise LibraryDamagedError where a table has lost what makes rows go with their document.
@@ -150,6 +167,20 @@ class PostgresCatalogue(CatalogueStore):
         wanted = sum(len(table.references) for table in dialect.tables().values())
         if row is None or row[0] < wanted:
             raise altered_tables(str(self.database), LibraryError("foreign keys are missing"))
+
+    def _expect_own_schemas(self) -> None:
+        """Raise LibraryError where the library's schema is somebody's who may not act for all.
+
+        Its owner could drop the tables in it, and with them what keeps all libraries true.
+        """
+        if self._number is not None:
+            query = (
+                "SELECT n.nspname::text, n.nspowner::regrole::text FROM pg_namespace n, "
+                "pg_namespace ours WHERE n.nspname = ? AND ours.nspname = ? "
+                "AND NOT pg_has_role(n.nspowner, ours.nspowner, 'USAGE')"
+            )
+            if (row := self._row(query, dialect.home(self._number), SCHEMA)) is not None:
+                raise foreign_schema(str(self.database), *map(str, row))
 
     def _version(self) -> int:
         row = self._row(f"SELECT max(number) FROM {SCHEMA}.version")
@@ -167,13 +198,14 @@ class PostgresCatalogue(CatalogueStore):
 
     def _row(self, query: str, *values: object) -> Row | None:
         """The first row; None where there is none, and before the first library."""
-        with self.translated(), self._pooled_connection() as connection:
+        with self.translated(), self._pooled_connection(_QUESTION) as connection:
             from psycopg.errors import UndefinedTable
 
             try:
                 row: Row | None = connection.execute(query, values).fetchone()
             except UndefinedTable:
-                return None
+                row = None
+            connection.inner.execute("COMMIT")
             return row
 
     def expect(self) -> str:
@@ -214,6 +246,9 @@ class PostgresCatalogue(CatalogueStore):
         """Create or update the tables, and the partitions of this library."""
         with self.translated(), self.session() as inner, heard(inner):
             self.create_alone(inner)
+            inner.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+            if (row := inner.execute(_FOREIGN).fetchone()) is not None:
+                raise foreign_schema(str(self.database), *map(str, row))
             for statement in _CREATE:
                 inner.execute(statement)
             (version,) = inner.execute(
@@ -225,25 +260,41 @@ class PostgresCatalogue(CatalogueStore):
                 inner.execute(f"DELETE FROM {SCHEMA}.version")
                 inner.execute(f"INSERT INTO {SCHEMA}.version VALUES (%s)", [dialect.version()])
             known = inner.execute(f"SELECT number FROM {SCHEMA}.libraries").fetchall()
-            added = inner.execute(
-                f"INSERT INTO {SCHEMA}.libraries(name) VALUES (%s) ON CONFLICT DO NOTHING "
-                "RETURNING number",
-                [self.database.library],
-            ).fetchone()
+            added = self._add(inner)
             secured = inner.execute(policies.USED).fetchone() == (True,)
             if secured and version < dialect.version():
+                for statement in policies.functions():
+                    inner.execute(statement)
                 policies.protect(inner)
-            for (number,) in [*known, *([added] if added else [])]:
-                if version < dialect.version() or (number,) == added:
+            for (number,) in [*known, *([(added,)] if added else [])]:
+                if version < dialect.version() or number == added:
                     for statement in dialect.partitions(number):
                         inner.execute(statement)
                     if secured:
                         policies.protect(inner, number)
             if added:
                 inner.cursor().executemany(
-                    f"INSERT INTO {dialect.home(added[0])}.meta(key, value) VALUES (%s, %s)",
+                    f"INSERT INTO {dialect.home(added)}.meta(key, value) VALUES (%s, %s)",
                     dialect.first_settings(),
                 )
+
+    def _add(self, inner: psycopg.Connection[Row]) -> int | None:
+        """The number of the library, now with a schema; None where it is there already.
+
+        A schema that is there is somebody else's, who could drop what lies in it: the next number.
+        """
+        from psycopg.errors import DuplicateSchema, UniqueViolation
+
+        while True:
+            with suppress(DuplicateSchema, UniqueViolation), inner.transaction():
+                row = inner.execute(
+                    f"INSERT INTO {SCHEMA}.libraries(name) VALUES (%s) ON CONFLICT DO NOTHING "
+                    "RETURNING number",
+                    [self.database.library],
+                ).fetchone()
+                if row is not None:
+                    inner.execute(f"CREATE SCHEMA {dialect.home(row[0])}")
+                return int(row[0]) if row else None
 
     def create_alone(self, inner: psycopg.Connection[Row]) -> None:
         """Wait until nobody else makes or drops tables, until the end of the transaction."""
@@ -387,7 +438,7 @@ class PostgresCatalogue(CatalogueStore):
         if mine in connections:
             yield connections[mine]
             return
-        steps = [f"SET LOCAL search_path TO {dialect.home(self.number)}"]
+        steps = [f"SET LOCAL search_path TO pg_catalog, {dialect.home(self.number)}, pg_temp"]
         if use == "writer":
             steps.append(f"SELECT pg_advisory_xact_lock({CHANGING}, {self.number})")
         while True:
@@ -401,7 +452,7 @@ class PostgresCatalogue(CatalogueStore):
                 try:
                     yield connection
                     if use == "reader" and role == policies.MEMBER:
-                        again = "; ".join(("COMMIT", "BEGIN", *enter, ask, "COMMIT"))
+                        again = "; ".join(("COMMIT", "BEGIN", SAFE, *enter, ask, "COMMIT"))
                         (connection.began,) = said(connection.inner.execute(again))
                         self._is_admitted(connection, role, wanted)
                     else:
@@ -472,7 +523,8 @@ class PostgresCatalogue(CatalogueStore):
     def session(self, *begin: str) -> Iterator[psycopg.Connection[Row]]:
         """A connection for other things than the rows of the library.
 
-        Each statement counts at once, unless those of `begin` begin a transaction.
+        Each statement counts at once, unless those of `begin` begin a transaction. One that names
+        a function or an operator belongs into a transaction that begins as `SAFE` says.
         """
         with self._pooled_connection("; ".join(begin) or "SELECT") as connection:
             yield connection.inner
@@ -485,11 +537,9 @@ class PostgresCatalogue(CatalogueStore):
         try:
             yield connection
         finally:
-            with self._guard:
-                keep = age == self._forgotten and _is_idle(connection.inner)
-                if keep:
-                    self._idle.append(connection)
-            if not keep:
+            if age == self._forgotten and _is_idle(connection.inner):
+                idle.keep(connection)
+            else:
                 connection.inner.close()
 
     def _begin(self, begin: str) -> PostgresConnection:
@@ -497,9 +547,8 @@ class PostgresCatalogue(CatalogueStore):
         from psycopg import errors
 
         while True:
-            with self._guard:
-                waiting = self._idle.pop() if self._idle else None
-            connection = waiting or PostgresConnection(self.connect())
+            waiting = idle.take(self.database)
+            connection = waiting or PostgresConnection(self.connect(), self.database)
             try:
                 connection.began = next(iter(said(connection.inner.execute(begin))), None)
             except psycopg.Error as error:
@@ -509,7 +558,7 @@ class PostgresCatalogue(CatalogueStore):
                     continue  # the server has closed it meanwhile
                 refused = errors.InsufficientPrivilege, errors.InvalidParameterValue
                 if "SET LOCAL ROLE" in begin and isinstance(error, refused):
-                    raise policies.no_roles(str(self.database), account) from error
+                    raise policies.no_roles(self.database, account) from error
                 raise
             else:
                 return connection
@@ -529,7 +578,9 @@ class PostgresCatalogue(CatalogueStore):
             )
         with door(self.database) as options:
             never = ",".join(name for name, since in _NEVER.items() if client >= since)
-            options["require_auth"] = _HERE if self.database.is_local else never
+            options["require_auth"] = never
+            if self.database.is_local:
+                options["require_auth"] = _HERE if _has_password(options) else _OTHERWISE
             inner: psycopg.Connection[Row] = psycopg.connect(
                 make_conninfo(**options),
                 autocommit=True,
@@ -553,11 +604,8 @@ class PostgresCatalogue(CatalogueStore):
 
     def close(self) -> None:
         """Close all connections; what is asked later opens new ones."""
-        with self._guard:
-            self._forgotten += 1
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.inner.close()
+        self._forgotten += 1
+        idle.close(self.database)
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -600,6 +648,23 @@ class PostgresCatalogue(CatalogueStore):
                 hint="Its administrator can make room; what was committed before is kept.",
                 **values,
             )
+        if isinstance(error, OperationalError) and f'"{_HERE}" failed' in str(error):
+            return LibraryUnreachableError(
+                "The database {database} cannot be reached: {reason}.",
+                hint="The server did not ask with scram-sha-256 for the password that is in "
+                "PGPASSWORD or ~/.pgpass: another program may be in its place. If it knows the "
+                "account otherwise (peer, trust), take the password away.",
+                **values,
+            )
+        if isinstance(error, OperationalError) and "CONNECT" in str(error):
+            return LibraryUnreachableError(
+                "The database {database} cannot be reached: {reason}.",
+                hint="Where a database has users, each account that a server uses is named to it. "
+                'Its owner runs: GRANT CONNECT ON DATABASE "{name}" TO "{account}"',
+                name=self.database.name,
+                account=self.database.user or "ACCOUNT",
+                **values,
+            )
         if isinstance(error, OperationalError | InterfaceError):
             return LibraryUnreachableError(
                 "The database {database} cannot be reached: {reason}.",
@@ -620,6 +685,19 @@ def heard(inner: psycopg.Connection[Row]) -> Iterator[None]:
     with inner.transaction():
         inner.execute(HEARD)
         yield
+
+
+def foreign_schema(database: str, schema: str, owner: str) -> LibraryError:
+    """What is said where tables would lie in a schema of somebody else's."""
+    return LibraryError(
+        "The schema {schema} of the database {database} belongs to the account {account}, which "
+        "could drop the tables of the libraries.",
+        hint="If it was not meant to be there, an administrator of the database drops it: "
+        "DROP SCHEMA {schema}. Else: ALTER SCHEMA {schema} OWNER TO the owner of the tables.",
+        schema=schema,
+        database=database,
+        account=owner,
+    )
 
 
 def altered_tables(database: str, reason: object) -> LibraryDamagedError:
@@ -661,6 +739,21 @@ def import_client() -> None:
         ) from error
     # What it ignores while a connection ends is warned of on stderr; our own error says why.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
+
+
+def _has_password(options: Mapping[str, str]) -> bool:
+    """Whether libpq has one for this server: PGPASSWORD, or a line of the password file.
+
+    It looks for it before it reads how to connect; as that is nonsense, it goes nowhere.
+    """
+    from psycopg.conninfo import make_conninfo
+    from psycopg.pq import PGconn
+
+    unused = PGconn.connect_start(make_conninfo(**{**options, "require_auth": "?"}).encode())
+    try:
+        return bool(unused.password)
+    finally:
+        unused.finish()
 
 
 def _is_idle(inner: psycopg.Connection[Row]) -> bool:

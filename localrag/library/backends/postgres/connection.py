@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from localrag.egress.databases import Database
 from localrag.library.backends.postgres.dialect import tables, translated, value
 from localrag.library.backends.postgres.policies import MEMBER, SERVER
 from localrag.library.catalogue.base import Result, Row, quoted
@@ -20,12 +24,21 @@ if TYPE_CHECKING:
 _AT_ONCE = 2000
 """Rows that travel together where there are many."""
 
+_MOST_IDLE = 16
+_IDLE_SECONDS = 30.0
+"""How many connections a process keeps that nobody uses, and for how long."""
+
 
 class PostgresConnection:
     """Statements about one library, within the transaction that its catalogue has begun."""
 
-    def __init__(self, inner: psycopg.Connection[Row]) -> None:
+    def __init__(self, inner: psycopg.Connection[Row], place: Database) -> None:
         self.inner = inner
+        self.place = place
+        """The library that it was used for last."""
+        self.server = _server_of(place)
+        self.since = 0.0
+        """Since when it waits for its next use."""
         self.counted: tuple[object, Any] | None = None
         self.began: Any = None
         """What the last statement said with which its transaction began."""
@@ -99,6 +112,66 @@ class PostgresConnection:
     def version(self) -> int:
         """The number of the newest migration; a catalogue that is older was brought up to it."""
         return len(MIGRATIONS)
+
+
+class IdleConnections:
+    """Connections that wait for whoever needs one next, of all libraries of this process.
+
+    A transaction leaves nothing on a connection, so that those of an account serve every library of
+    a database: who asks many libraries in turn takes no more of them than at once.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: list[PostgresConnection] = []
+
+    def take(self, place: Database) -> PostgresConnection | None:
+        """One to that database, the last that was used for that library if there is any."""
+        with self._guard:
+            waiting = self._to(_server_of(place))
+            if not waiting:
+                return None
+            connection = max(waiting, key=lambda known: (known.place == place, known.since))
+            self._waiting.remove(connection)
+        if connection.place != place:  # a copy of a library counts its states alike
+            connection.place, connection.counted = place, None
+        return connection
+
+    def keep(self, connection: PostgresConnection) -> None:
+        """Have it wait; those that have waited long are closed, and the oldest of too many."""
+        connection.since = time.monotonic()
+        with self._guard:
+            self._waiting.append(connection)
+            oldest = connection.since - _IDLE_SECONDS
+            old = sum(waiting.since < oldest for waiting in self._waiting)
+            count = max(old, len(self._waiting) - _MOST_IDLE)
+            due, self._waiting = self._waiting[:count], self._waiting[count:]
+        for connection in due:
+            connection.inner.close()
+
+    def close(self, place: Database) -> None:
+        """Close those to that database, also of its other libraries."""
+        with self._guard:
+            due = self._to(_server_of(place))
+            self._waiting = [waiting for waiting in self._waiting if waiting not in due]
+        for connection in due:
+            connection.inner.close()
+
+    def of(self, place: Database) -> list[PostgresConnection]:
+        """Those that wait and were used last for that library."""
+        with self._guard:
+            return [waiting for waiting in self._waiting if waiting.place == place]
+
+    def _to(self, server: Database) -> list[PostgresConnection]:
+        return [waiting for waiting in self._waiting if waiting.server == server]
+
+
+idle = IdleConnections()
+
+
+def _server_of(place: Database) -> Database:
+    """What the connections of libraries have in common that may serve each other."""
+    return replace(place, library="", audit=None)
 
 
 def said(cursor: psycopg.Cursor[Row]) -> list[Row]:

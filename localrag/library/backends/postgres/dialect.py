@@ -22,8 +22,8 @@ from localrag.library.catalogue.migrations import MIGRATIONS
 SCHEMA = "localrag"
 """Where the partitioned tables lie, with the list of libraries."""
 
-_OWN = 1
-"""Changes of what only a database has: files of uploads, and jobs."""
+_OWN = 2
+"""Changes of what only a database has: files of uploads, jobs, and what users may do with them."""
 
 NEAREST = "nearest"
 """The table of a library with the vectors that pgvector searches, where it does."""

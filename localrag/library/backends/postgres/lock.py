@@ -9,7 +9,12 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from localrag.errors import LibraryLockedError
-from localrag.library.backends.postgres.catalogue import HEARD, WRITING, PostgresCatalogue
+from localrag.library.backends.postgres.catalogue import (
+    HEARD,
+    WRITING,
+    PostgresCatalogue,
+    heard,
+)
 from localrag.library.catalogue.base import Row
 from localrag.library.folder.locking import GRACE, UNKNOWN, Holder, OnWait, WriteLock, locked
 
@@ -76,7 +81,7 @@ class PostgresLock:
 
     def current_holder(self) -> Holder | None:
         """Who is writing now, or None; as much as the server shows of others."""
-        with self._catalogue.translated(), self._catalogue.session() as inner:
+        with self._catalogue.translated(), self._catalogue.session() as inner, heard(inner):
             row = inner.execute(
                 "SELECT a.application_name, to_char(a.xact_start AT TIME ZONE 'UTC', "
                 "'YYYY-MM-DD\"T\"HH24:MI:SS+00:00') FROM pg_locks l "

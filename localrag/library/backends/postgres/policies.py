@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from localrag.egress.databases import Database
 from localrag.errors import LibraryError
 from localrag.library.acting import ROLES
 from localrag.library.backends.postgres.dialect import SCHEMA, home
@@ -43,6 +44,10 @@ OWNER = (
 STATE = f"{USED}, {OWNER}"
 """Both."""
 
+OPEN = "SELECT has_database_privilege('public', current_database(), 'CONNECT')"
+"""Whether every account of the server may connect, as by default. The roles are the whole server's:
+one that acts for the users of another database could then act for those of this one."""
+
 SESSION_HOURS = 12
 KEPT_DAYS = 90
 """How long the audit log goes back, unless it is said otherwise."""
@@ -50,6 +55,17 @@ KEPT_DAYS = 90
 _LONGEST_WORDS = 10_000
 _PRUNED_EVERY = 500
 """Entries of the audit log after which, on average, what is too old goes."""
+
+
+def blank_jobs(library: str, gone: str) -> str:
+    """The statement after which no ended job of a library names the paths that are gone."""
+    return f"""UPDATE {SCHEMA}.jobs j SET fault = NULL, arguments = coalesce(jsonb_set(
+            j.arguments, '{{paths}}', (SELECT jsonb_agg(CASE WHEN p = ANY ({gone}) THEN '[…]' ELSE p
+            END) FROM jsonb_array_elements_text(j.arguments->'paths') p)), j.arguments)
+            WHERE j.library = {library} AND j.ended IS NOT NULL
+            AND ((j.arguments->'paths') ?| {gone} OR EXISTS (SELECT FROM
+            jsonb_each_text(j.fault->'values') v, unnest({gone}) p WHERE strpos(v.value, p) > 0))"""
+
 
 _FUNCTIONS = {
     # The name, its arguments, what it gives, who may call it, its body.
@@ -125,6 +141,22 @@ _FUNCTIONS = {
             END IF;
             RETURN true;""",
     ),
+    # In the table's owner's name, who is shown no job in a transaction that is for a user.
+    "blank_jobs": (
+        "number integer, gone text[]",
+        "boolean",
+        (MEMBER,),
+        f"""DECLARE asking text := current_setting('{USER}', true);
+            BEGIN
+                IF NOT {SCHEMA}.may(blank_jobs.number, 'editor') THEN
+                    RETURN false;
+                END IF;
+                PERFORM set_config('{USER}', '', true);
+                {blank_jobs("blank_jobs.number", "blank_jobs.gone")};
+                PERFORM set_config('{USER}', asking, true);
+                RETURN true;
+            END;""",
+    ),
     "prune": (
         "",
         "boolean",
@@ -150,15 +182,31 @@ _POLICIES = (
 _READING = ("role", "may", "named", "known")
 
 
-def no_roles(database: str, account: str) -> LibraryError:
+def no_roles(database: Database, account: str) -> LibraryError:
     """What is to be done where an account may not act for users."""
     return LibraryError(
         "The account {account} of the database {database} may not act for users.",
         hint="An administrator of the database runs once: "
         "CREATE ROLE localrag_member NOLOGIN; CREATE ROLE localrag_server NOLOGIN; "
-        'and for each account: GRANT localrag_member, localrag_server TO "{account}"',
+        'and for each account: GRANT localrag_member, localrag_server TO "{account}"; '
+        'GRANT CONNECT ON DATABASE "{name}" TO "{account}"',
         account=account,
-        database=database,
+        database=str(database),
+        name=database.name,
+    )
+
+
+def open_to_all(database: Database, account: str) -> LibraryError:
+    """What is to be done where an account may not close the database to those of others."""
+    return LibraryError(
+        "Every account of the server may connect to the database {database}, also one that acts "
+        "for the users of another database.",
+        hint='The owner of the database runs once: GRANT CONNECT ON DATABASE "{name}" TO '
+        '"{account}", and to each account that a server uses; then REVOKE CONNECT ON DATABASE '
+        '"{name}" FROM PUBLIC',
+        account=account,
+        database=str(database),
+        name=database.name,
     )
 
 

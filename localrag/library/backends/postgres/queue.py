@@ -11,21 +11,24 @@ is kept in a session, so that all of it holds behind a pooler.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
 from localrag.errors import LibraryError, LocalragError, UsageError, kept_error
 from localrag.library.acting import acting_as_server
+from localrag.library.backends.postgres import policies
 from localrag.library.backends.postgres.dialect import SCHEMA
 from localrag.library.backends.postgres.dialect import value as storable
 from localrag.library.catalogue.base import Row
 from localrag.library.catalogue.guarded import damaged_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from localrag.library.backends.postgres.catalogue import PostgresCatalogue
+    from localrag.library.backends.postgres.connection import PostgresConnection
+    from localrag.library.catalogue.writes import Transaction
 
 Kind = Literal["add", "rebuild"]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -160,6 +163,20 @@ class Jobs:
                 hint="See `localrag jobs`.",
                 number=number,
             )
+
+    def forget(self, transaction: Transaction, gone: Collection[str]) -> None:
+        """Have no ended job name these paths, which are removed in that transaction."""
+        sql = cast("PostgresConnection", transaction.sql)
+        library, paths = self._catalogue.number, [*map(storable, gone)]
+        if sql.is_member:
+            query = f"SELECT {SCHEMA}.blank_jobs(%s, CAST(%s AS text[]))"
+            sql.inner.execute(query, [library, paths])
+            return
+        # Without users, an account may write to the library and have nothing to do with jobs.
+        may = f"SELECT has_table_privilege('{SCHEMA}.jobs', 'UPDATE')"
+        if paths and sql.inner.execute(may).fetchone() == (True,):
+            statement = policies.blank_jobs("%(library)s", "CAST(%(gone)s AS text[])")
+            sql.inner.execute(statement, {"library": library, "gone": paths})
 
     # For a node
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -28,6 +28,7 @@ from localrag.errors import (
 from localrag.library.acting import Action, Role, User
 from localrag.library.backends.postgres import policies
 from localrag.library.backends.postgres.catalogue import (
+    SAFE,
     PostgresCatalogue,
     altered_tables,
     heard,
@@ -89,15 +90,23 @@ class Users:
 
     def are_used(self) -> bool:
         """Whether the database has users; from the first one on it does, though all are removed."""
-        with self._session() as inner:
+        with self._session() as inner, heard(inner):
             return inner.execute(policies.USED).fetchone() == (True,)
+
+    def is_open(self) -> bool:
+        """Whether accounts may connect that nobody has named.
+
+        The first user ends that, but did not in earlier versions.
+        """
+        with self._session() as inner, heard(inner):
+            return inner.execute(policies.OPEN).fetchone() == (True,)
 
     def add(self, name: str) -> str:
         """A new user, who may use no library yet; the token is to be had only here.
 
-        The first one turns row-level security on for all libraries of the database. Raises
-        UsageError for a name that is taken or unfit, LibraryNotFoundError where there is nothing
-        yet, LibraryError where this account may not.
+        The first one turns row-level security on for all libraries of the database, and lets only
+        accounts connect to it that are named. Raises UsageError for a name that is taken or unfit,
+        LibraryNotFoundError where there is nothing yet, LibraryError where this account may not.
         """
         if not _NAME.fullmatch(name):
             raise UsageError(
@@ -112,7 +121,7 @@ class Users:
                 [name, _hash_of(token)],
             ).fetchone()
             if added is not None:  # of somebody who had it before, and asked as they were removed
-                inner.execute(f"DELETE FROM {SCHEMA}.answers WHERE asker = %s", [name])
+                _forget_asked(inner, name)
         if added is None:
             raise UsageError(
                 "There is a user {name} already.",
@@ -138,12 +147,12 @@ class Users:
     def remove(self, name: str) -> None:
         """Forget a user with token, sessions, grants and kept answers; what was logged stays.
 
-        Raises UsageError for an unknown user.
+        What nodes do or have still to do for them is cancelled. Raises UsageError for an unknown
+        user.
         """
         with self._changing() as inner:
             number = self._number(inner, name)
-            # Another one may get the name, by which they are kept.
-            inner.execute(f"DELETE FROM {SCHEMA}.answers WHERE asker = %s", [name])
+            _forget_asked(inner, name)
             inner.execute(f"DELETE FROM {SCHEMA}.users WHERE number = %s", [number])
 
     def all(self) -> list[UserRecord]:
@@ -291,12 +300,13 @@ class Users:
             try:
                 with inner.pipeline():
                     inner.execute("BEGIN")
+                    inner.execute(SAFE)
                     inner.execute(f"SET LOCAL ROLE {SERVER}")
                     asked = inner.execute(query, values)
                     inner.execute("COMMIT")
                 return asked.fetchall()
             except (errors.InsufficientPrivilege, errors.InvalidParameterValue) as error:
-                raise policies.no_roles(str(self.database), inner.info.user) from error
+                raise policies.no_roles(self.database, inner.info.user) from error
 
     # Inner parts
 
@@ -366,6 +376,7 @@ class Users:
                     account=inner.info.user,
                 )
             self._expect_roles(inner)
+            self._close(inner)
             for statement in (*policies.tables(), *policies.functions()):
                 inner.execute(statement)
             numbers = inner.execute(f"SELECT number FROM {SCHEMA}.libraries").fetchall()
@@ -380,9 +391,17 @@ class Users:
             with inner.transaction():
                 for role in (MEMBER, SERVER):
                     row = inner.execute(
-                        "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = %s", [role]
+                        "SELECT rolsuper OR rolbypassrls, rolcanlogin FROM pg_roles "
+                        "WHERE rolname = %s",
+                        [role],
                     ).fetchone()
-                    if row == (True,):
+                    if row and row[1]:
+                        raise LibraryError(
+                            "The role {role} can log in, and whoever does so acts as any user.",
+                            hint="ALTER ROLE {role} NOLOGIN",
+                            role=role,
+                        )
+                    if row and row[0]:
                         raise LibraryError(
                             "The role {role} may pass by row-level security, so it protects "
                             "nothing.",
@@ -394,13 +413,37 @@ class Users:
                     if not _may_act_as(inner, role):
                         inner.execute(f"GRANT {role} TO CURRENT_USER")
         except InsufficientPrivilege as error:
-            raise policies.no_roles(str(self.database), inner.info.user) from error
+            raise policies.no_roles(self.database, inner.info.user) from error
+
+    def _close(self, inner: psycopg.Connection[Row]) -> None:
+        """Let nobody connect but who is named; raises where that is not this account's to say."""
+        from psycopg.errors import InsufficientPrivilege
+        from psycopg.sql import SQL, Identifier
+
+        if inner.execute(policies.OPEN).fetchone() != (True,):
+            return
+        ((name,),) = inner.execute("SELECT current_database()").fetchall()
+        with suppress(InsufficientPrivilege), inner.transaction():
+            inner.execute(SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(Identifier(name)))
+        # Who does not own it, but may something with it, is only warned.
+        if inner.execute(policies.OPEN).fetchone() == (True,):
+            raise policies.open_to_all(self.database, inner.info.user)
 
 
 def _may_act_as(inner: psycopg.Connection[Row], role: str) -> bool:
     # From version 16 on one may be a member who must not act as the role.
     right = "MEMBER" if inner.info.server_version < 160000 else "SET"
     return inner.execute("SELECT pg_has_role(%s, %s)", [role, right]).fetchone() == (True,)
+
+
+def _forget_asked(inner: psycopg.Connection[Row], name: str) -> None:
+    """Another one may get the name, by which answers are kept, and jobs."""
+    inner.execute(f"DELETE FROM {SCHEMA}.answers WHERE asker = %s", [name])
+    inner.execute(
+        f"UPDATE {SCHEMA}.jobs SET state = 'cancelled', ended = now() "
+        "WHERE asked_by = %s AND state IN ('waiting', 'running')",
+        [name],
+    )
 
 
 def _user(rows: Sequence[Row]) -> User | None:

@@ -253,6 +253,7 @@ def _build(database: PostgresCatalogue, dimension: int, size: int) -> Lacking:
     unable = (errors.InsufficientPrivilege, errors.FeatureNotSupported, errors.UndefinedFile)
     with database.translated(), database.session() as inner:
         try:
+            # Not in a transaction that is `SAFE`: it would lie in PostgreSQL's own schema.
             inner.execute(_CREATE)
         except unable:
             return "extension"
