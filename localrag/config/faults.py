@@ -48,9 +48,9 @@ def explain(
     unknown = re.match(r"Object contains unknown field `(.+?)`", text)
     place = re.search(r" - at `\$\.([\w.]+)(?:\[(?:\d+|\.\.\.)\])?`$", text)
     path = place[1].split(".") if place else []
-    kind, given = _at(path, table, inspect.type_info(settings))
+    kind, value = _at(path, table, inspect.type_info(settings))
     if unknown:
-        struct = _chosen(kind, given)
+        struct = _chosen(kind, value)
         tag = [struct.tag_field] if struct and struct.tag_field else []
         known = tag + [field.encode_name for field in struct.fields] if struct else []
         return ConfigError(
@@ -75,7 +75,7 @@ def explain(
         hint=_HINT,
         key=".".join(path),
         origin=origin,
-        given=json.dumps(given, ensure_ascii=False, default=str),
+        given=json.dumps(value, ensure_ascii=False, default=str),
         names=tuple(getattr(kind, "values", ())),
         **bounds,
     )

@@ -360,23 +360,23 @@ def load_settings(
     Raises `ConfigError` naming the file or variable, the key and what is allowed there.
     """
     path = settings_path(environment)
-    given: dict[str, tuple[str, object]] = {
+    values: dict[str, tuple[str, object]] = {
         name: (key, environment[name]) for key, name in _variables(environment).items()
     }
-    given |= {key: (key, value) for key, value in (overrides or {}).items()}
+    values |= {key: (key, value) for key, value in (overrides or {}).items()}
     table = _read(path)
     _convert(table, str(path))
-    complete = _with_values(table, given.values())
+    complete = _with_values(table, values.values())
     try:
         return _convert(complete, "")
     except ConfigError:
         # Which one is to blame: the one without which all is well.
         to_blame = [
             name
-            for name in given
-            if _is_valid(_with_values(table, (given[other] for other in given if other != name)))
+            for name in values
+            if _is_valid(_with_values(table, (values[other] for other in values if other != name)))
         ]
-        return _convert(complete, ", ".join(to_blame or given))
+        return _convert(complete, ", ".join(to_blame or values))
 
 
 def given_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -453,10 +453,10 @@ _LISTS = frozenset({"hosted.private", "hosted.redact", "database.hosts"})
 _TEXT_OR_LIST = "llm.base_url"
 
 
-def _with_values(table: dict[str, Any], given: Iterable[tuple[str, object]]) -> dict[str, Any]:
+def _with_values(table: dict[str, Any], pairs: Iterable[tuple[str, object]]) -> dict[str, Any]:
     """A copy of the table with the values of (dotted key, value) pairs."""
     complete = deepcopy(table)
-    for key, value in given:
+    for key, value in pairs:
         _set_value(complete, key, value)
     return complete
 

@@ -80,8 +80,8 @@ class Redactor:
             buffer += piece
             begun = _BEGUN.search(buffer)
             end = begun.start() if begun else len(buffer)
-            if shown := self.restore(buffer[:end]):
-                yield shown
+            if text := self.restore(buffer[:end]):
+                yield text
             buffer = buffer[end:]
         if buffer:
             yield buffer

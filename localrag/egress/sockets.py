@@ -69,10 +69,10 @@ def check_before_resolving(closed: Callable[[], bool]) -> None:
 
     def checking(method: Callable[..., Any], place: int) -> Callable[..., Any]:
         def checked(self: socket.socket, *args: Any) -> Any:
-            given = list(args)
-            if given and place < len(given):
-                given[place] = pinned(self, given[place])
-            return method(self, *given)
+            arguments = list(args)
+            if arguments and place < len(arguments):
+                arguments[place] = pinned(self, arguments[place])
+            return method(self, *arguments)
 
         return checked
 

@@ -29,14 +29,18 @@ def f1(answer: str, reference: str) -> float:
     English by words (SQuAD). Chinese by character and by the longest common run, as CMRC 2018
     has it: P and R are its length over the answer's and the reference's.
     """
-    given, wanted = tokens(answer), tokens(reference)
-    if not given or not wanted:
-        return float(given == wanted)
+    answer_tokens, reference_tokens = tokens(answer), tokens(reference)
+    if not answer_tokens or not reference_tokens:
+        return float(answer_tokens == reference_tokens)
     if is_spaced(detect(reference)):
-        common = sum((Counter(given) & Counter(wanted)).values())
+        common = sum((Counter(answer_tokens) & Counter(reference_tokens)).values())
     else:
-        common = SequenceMatcher(None, given, wanted, autojunk=False).find_longest_match().size
-    return 2 * common / (len(given) + len(wanted))
+        common = (
+            SequenceMatcher(None, answer_tokens, reference_tokens, autojunk=False)
+            .find_longest_match()
+            .size
+        )
+    return 2 * common / (len(answer_tokens) + len(reference_tokens))
 
 
 def _name(source: str) -> str:

@@ -209,9 +209,9 @@ class CachedModel:
         )
         return np.frombuffer(base64.b64decode(value), np.float32)
 
-    def _key(self, kind: str, messages: Sequence[Message], asked: Sequence[object]) -> str:
+    def _key(self, kind: str, messages: Sequence[Message], parameters: Sequence[object]) -> str:
         plain = [[message.role, message.content] for message in messages]
-        return key_of(kind, self.fingerprint, plain, asked)
+        return key_of(kind, self.fingerprint, plain, parameters)
 
     def _cached_or_computed(self, key: str, compute: Callable[[], Any]) -> Any:
         """The value of a key; computed and kept where it is not known."""

@@ -143,8 +143,8 @@ class Metric:
 
     def score(self, case: Case) -> Score:
         """Its score. Raises `GenerationError` from the judge."""
-        given = all(_GIVEN[need](case) for need in self.needs)
-        value = self.compute(case) if given else "undefined"
+        is_scorable = all(_GIVEN[need](case) for need in self.needs)
+        value = self.compute(case) if is_scorable else "undefined"
         return Score(None, value) if isinstance(value, str) else Score(value, "scored")
 
 

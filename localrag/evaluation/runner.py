@@ -43,8 +43,8 @@ def produce_answers(
     for sample in samples:
         key = key_of("answer", identity, sample.question, sample.answer)
         response = given(sample)
-        if response is None and (kept := cache.get(key)) is not None:
-            response = msgspec.convert(kept[0], Response)
+        if response is None and (entry := cache.get(key)) is not None:
+            response = msgspec.convert(entry[0], Response)
         if response is None:
             started = time.perf_counter()
             response = answer(sample)

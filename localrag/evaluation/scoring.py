@@ -53,11 +53,11 @@ class Scorer:
         metrics: Iterable[str] | None = None,
         withheld: Callable[[Sample, Response], bool] = lambda *_: False,
     ) -> None:
-        wanted = METRICS if metrics is None else set(metrics)
+        names = METRICS if metrics is None else set(metrics)
         self._withheld = withheld
         self._judge = judge
         self._embedder = embedder
-        self._metrics = [metric for name, metric in METRICS.items() if name in wanted]
+        self._metrics = [metric for name, metric in METRICS.items() if name in names]
 
     def score(self, sample: Sample, response: Response) -> Scored:
         """All wanted metrics of one response. Raises `GenerationError` from the judge."""

@@ -89,14 +89,14 @@ class Evaluator:
         `metrics` means all. Raises `UsageError` for a metric that does not exist, where none is
         left, and for configurations that cannot share the library.
         """
-        wanted = chosen_metrics(metrics, judged=judge is not None)
-        if not any("judge" in METRICS[metric].needs for metric in wanted):
+        metric_names = chosen_metrics(metrics, judged=judge is not None)
+        if not any("judge" in METRICS[metric].needs for metric in metric_names):
             judge = None
         complete = all(map(given, samples))
         if not complete:
             self._check_library(configurations)
         if (judge is not None or not complete) and self._tell is not events.unheard:
-            self._estimate(samples, configurations, judge, wanted, reasons)
+            self._estimate(samples, configurations, judge, metric_names, reasons)
         answered = [(setup, self._answers(samples, setup, its)) for setup, its in configurations]
 
         def scored(scorer: Scorer, workers: int = 1) -> tuple[EvaluatedRun, ...]:
@@ -113,7 +113,7 @@ class Evaluator:
             )
 
         if judge is None:
-            return Report(name, "", None, scored(Scorer(None, None, wanted)))
+            return Report(name, "", None, scored(Scorer(None, None, metric_names)))
         embedder = self._embedder(judge)
         withheld = self._withheld_from(judge)
         count = sum(
@@ -132,7 +132,7 @@ class Evaluator:
                 dataset=name,
                 judge=model.name,
                 trust=trust,
-                runs=scored(Scorer(asking, embedder, wanted, withheld), calls_at_once(judge)),
+                runs=scored(Scorer(asking, embedder, metric_names, withheld), calls_at_once(judge)),
                 own_work=tuple(
                     setup
                     for setup, settings in configurations
@@ -238,14 +238,16 @@ class Evaluator:
             hint="Name the documents with --documents: each configuration gets a library of "
             "its own.",
         )
-        wanted, *others = {factory.chunking_fingerprint(settings) for _, settings in configurations}
+        fingerprint, *others = {
+            factory.chunking_fingerprint(settings) for _, settings in configurations
+        }
         if others:
             raise differ
         with self._engine(configurations[0][1]) as engine:
             library = engine.library
             if len({factory.as_built(s, library).embedding.name for _, s in configurations}) > 1:
                 raise differ
-            if any(record.chunking != wanted for record in library.documents()):
+            if any(record.chunking != fingerprint for record in library.documents()):
                 self._tell(Note("cut otherwise"))
 
     def _withheld_from(self, judge: Settings) -> Callable[[Sample, Response], bool]:
@@ -299,10 +301,10 @@ class Evaluator:
                 yield EvaluatedEngine(engine, self._cache, self._tell)
             return
         settings = factory.for_new_library(settings, factory.make_models())
-        wanted = sorted(str(path.resolve()) for path in self._documents)
+        paths = sorted(str(path.resolve()) for path in self._documents)
         cut = factory.chunking_fingerprint(settings)
         key = key_of(
-            wanted, settings.embedding.name, cut, *msgspec.structs.astuple(settings.parsing)
+            paths, settings.embedding.name, cut, *msgspec.structs.astuple(settings.parsing)
         )
         folder = self._cache.folder / "libraries" / key[:16]
         with closing(self._open(folder, settings, create=True)) as engine:

@@ -36,7 +36,7 @@ def calibrate_grades(
     wording = factory.make_wording(settings)
     with closing(factory.make_model(settings, models)) as model:
         steps = TimeLeft(len(everything), progress)
-        asked = CachedModel(model.llm, model.scorer, key, cache)
-        samples = list(measuring.grade(everything, asked.chooser, wording, steps.done))
+        cached_model = CachedModel(model.llm, model.scorer, key, cache)
+        samples = list(measuring.grade(everything, cached_model.chooser, wording, steps.done))
     measured = measuring.calibration(settings.llm.model, key, samples)
     return measured, save_calibration(measured, factory.calibrations_folder())

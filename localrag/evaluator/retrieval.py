@@ -163,7 +163,7 @@ def measure_approximation(
     own = settings.retrieval.rescored
     exact = not own or len(ids) <= max(factory.EXACT_UP_TO, own)
     runs: list[Rescored] = []
-    wanted: list[list[int]] = []
+    exact_results: list[list[int]] = []
     for rescored in (0,) if exact else (0, *sorted({*RESCORED, own})):
         results, seconds = [], []
         with opened(rescored) as library:
@@ -173,21 +173,21 @@ def measure_approximation(
                 started = time.perf_counter()
                 results.append([hit.chunk_id for hit in library.vectors.search(query, _DEPTH)])
                 seconds.append(time.perf_counter() - started)
-        wanted = wanted or results
+        exact_results = exact_results or results
         runs.append(
             Rescored(
                 rescored,
-                _recall(results, wanted, 10),
-                _recall(results, wanted, _DEPTH),
+                _recall(results, exact_results, 10),
+                _recall(results, exact_results, _DEPTH),
                 np.array(seconds),
             )
         )
     return Approximation(len(ids), exact, runs)
 
 
-def _recall(results: Sequence[list[int]], wanted: Sequence[list[int]], k: int) -> float:
+def _recall(results: Sequence[list[int]], exact_results: Sequence[list[int]], k: int) -> float:
     shares = [
         len({*ids[:k]} & {*all_of[:k]}) / len(all_of[:k])
-        for ids, all_of in zip(results, wanted, strict=True)
+        for ids, all_of in zip(results, exact_results, strict=True)
     ]
     return float(np.mean(shares)) if shares else 1.0

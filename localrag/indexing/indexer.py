@@ -419,10 +419,10 @@ class Indexer:
             bool(run.coming[digest]) or digest in run.pending or self.library.has_document(digest)
         )
 
-    def _parse_timed(self, given: _Given) -> _Parsed:
+    def _parse_timed(self, arguments: _Given) -> _Parsed:
         attached: list[Attachment] = []
         began = time.perf_counter()
-        path, data, page_done = given
+        path, data, page_done = arguments
         document = self.parse(path, data, page_done=page_done, attach=attached.append)
         return document, attached, time.perf_counter() - began
 

@@ -49,8 +49,8 @@ def original(
     if is_elsewhere(path) or (there != path and not attaches(there)):
         return None
     try:
-        kept = library.uploads.kept(str(there))
-        whole = read(library.file_of(str(there))) if kept is None else kept
+        upload = library.uploads.kept(str(there))
+        whole = read(library.file_of(str(there))) if upload is None else upload
         files = [Attachment(there.name, whole)]
         for _ in path.relative_to(there).parts:
             inside: list[Attachment] = []

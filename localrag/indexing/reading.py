@@ -178,12 +178,12 @@ def origin(library: Library, record: SourceRecord) -> Literal["library", "change
     if is_elsewhere(path):
         return "gone"  # as far as anybody here can say
     there, file = existing(library, path), library.file_of(record.state.path)
-    kept = library.uploads.is_kept(str(there))
+    is_upload = library.uploads.is_kept(str(there))
     # It lies in that file, such as a mail.
-    if there != path and (kept or library.file_of(str(there)).is_file()):
+    if there != path and (is_upload or library.file_of(str(there)).is_file()):
         holder = library.source(str(there))
         return origin(library, holder) if holder else "library"
-    if kept:
+    if is_upload:
         return "library"
     try:
         now = file.stat()

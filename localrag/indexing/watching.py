@@ -201,11 +201,11 @@ class Watch:
             look = self._pass()
             folders = self._folders_to_watch(look)
             # A folder that was made anew under its name is another one.
-            wanted = [(folder, _place(folder)) for folder in folders]
-            if ticks is None or wanted != watched:
+            places = [(folder, _place(folder)) for folder in folders]
+            if ticks is None or places != watched:
                 if ticks is not None:
                     ticks.close()
-                ticks, watched = self._ticks(folders), wanted
+                ticks, watched = self._ticks(folders), places
                 next(ticks, None)  # from here on it hears; what came before is found by looking
                 continue
             if not self._sleep(ticks, SHARE * look.took) and not self._stop.is_set():
@@ -329,9 +329,9 @@ class Watch:
                 self._forget(look, records.keys(), now)
             if not at_once:
                 self._care()
-        for kept in (self._devices, self._taken, self._failed):
-            for source in kept.keys() - look.files.keys() - records.keys():
-                del kept[source]
+        for entries in (self._devices, self._taken, self._failed):
+            for source in entries.keys() - look.files.keys() - records.keys():
+                del entries[source]
         return look
 
     def _look(self, sources: Collection[str]) -> _Look:
@@ -391,19 +391,19 @@ class Watch:
         return is_as_read(state, file.size, file.mtime_ns)
 
     def _update(self, files: Sequence[_FileState]) -> None:
-        given = {storable_path(file.path): file for file in files}
+        states = {storable_path(file.path): file for file in files}
 
         def hear(event: IndexingEvent) -> None:
             match event:
-                case Failed(source, error) if source in given:
-                    file, before = given[source], self._failed.get(source)
+                case Failed(source, error) if source in states:
+                    file, before = states[source], self._failed.get(source)
                     failed = file.version, str(error), opens(file.path)
                     self._failed[source] = failed
                     if before is not None and before[:2] == failed[:2]:
                         return  # it was said
-                case Committed(source) | Linked(source) | Unchanged(source) if source in given:
+                case Committed(source) | Linked(source) | Unchanged(source) if source in states:
                     self._failed.pop(source, None)
-                    self._taken[source] = given[source].version
+                    self._taken[source] = states[source].version
             if not isinstance(event, Unchanged) and getattr(event, "tried", True):
                 self._tell(event)
 
@@ -434,11 +434,11 @@ class Watch:
         if any(_unreachable(root) for root in look.present):
             return  # it went while it was looked at
         records = self._library.sources()
-        kept = {record.document_id for record in records if record.state.path not in ripe}
+        document_ids = {record.document_id for record in records if record.state.path not in ripe}
         lost = {
             record.state.path
             for record in records
-            if record.state.path in ripe and record.document_id not in kept
+            if record.state.path in ripe and record.document_id not in document_ids
         }
         withheld: set[str] = set()
         for root in look.present:

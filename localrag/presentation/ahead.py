@@ -28,8 +28,8 @@ def kept_text(states: Sequence[AheadState]) -> str:
 
 def kept_json(states: Sequence[AheadState]) -> dict[str, Any]:
     """The same; `last` in ISO 8601, UTC, null where there is none."""
-    made = max((state.made for state in states), default=None)
-    last = made and datetime.fromtimestamp(made, UTC).isoformat(timespec="seconds")
+    timestamp = max((state.made for state in states), default=None)
+    last = timestamp and datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="seconds")
     return {
         "sections": len(states),
         "bytes": sum(state.size for state in states),

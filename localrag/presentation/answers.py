@@ -161,20 +161,20 @@ def marked_text(answer: Answer) -> str:
     """The answer with a mark behind each sentence, and what the marks mean."""
     meanings = {mark: rating_text(rating) for rating, mark in _MARKS.items()}
     meanings[_NOT_CHECKED] = tr("not checked")
-    shown, text, used, done = rendered(answer), "", set[str](), 0
-    for _, end, statement in shown.sentences:
+    rendering, text, used, done = rendered(answer), "", set[str](), 0
+    for _, end, statement in rendering.sentences:
         if statement.rating is not None or is_unchecked(statement):
             mark = _MARKS[statement.rating] if statement.rating else _NOT_CHECKED
-            for marker in shown.markers:  # a mark stands behind the sources of its sentence
-                if marker.start >= end and not shown.text[end : marker.start].strip(" "):
+            for marker in rendering.markers:  # a mark stands behind the sources of its sentence
+                if marker.start >= end and not rendering.text[end : marker.start].strip(" "):
                     end = marker.end
-            text += f"{shown.text[done:end]} {mark}"
+            text += f"{rendering.text[done:end]} {mark}"
             used.add(mark)
             done = end
     if not used:
-        return shown.text
+        return rendering.text
     legend = "  ".join(f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in used)
-    return f"{text}{shown.text[done:]}\n({legend})"
+    return f"{text}{rendering.text[done:]}\n({legend})"
 
 
 def doubtful(answer: Answer) -> Iterator[tuple[str, str]]:
@@ -202,7 +202,7 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
     `parts` are texts, and where a marker stood, the numbers of the citations that it stands for,
     from 0.
     """
-    markers, shown = iter(rendered(answer).markers), []
+    markers, records = iter(rendered(answer).markers), []
     for statement in answer.statements:
         parts: list[str | list[int]] = []
         text = ""
@@ -213,8 +213,8 @@ def sentences(answer: Answer) -> list[dict[str, Any]]:
             else:
                 parts += [text.rstrip(" \t"), [number]]
                 text = ""
-        shown.append({"parts": [*parts, text], "mark": _mark(statement, bool(parts))})
-    return shown
+        records.append({"parts": [*parts, text], "mark": _mark(statement, bool(parts))})
+    return records
 
 
 def _mark(statement: Statement, cites: bool) -> str:

@@ -312,29 +312,29 @@ def verdicts(compared: Compared[Verdict]) -> Iterator[tuple[str, ...]]:
         "unreadable": tr("the model's reply could not be read"),
     }
     for verdict in compared.found:
-        shown = tr("not judged") if verdict.probability is None else tr("equal")
+        result = tr("not judged") if verdict.probability is None else tr("equal")
         if verdict.probability is not None and verdict.better is not None:
-            shown = name_of(compared.ways[verdict.better].name)
+            result = name_of(compared.ways[verdict.better].name)
             if verdict.basis == "judge":
                 sure = max(verdict.probability, 1 - verdict.probability)
-                shown = tr("{name} ({share:.0%})", name=shown, share=sure)
-        yield capitalised(criterion_name(verdict.criterion)), shown, bases[verdict.basis]
+                result = tr("{name} ({share:.0%})", name=result, share=sure)
+        yield capitalised(criterion_name(verdict.criterion)), result, bases[verdict.basis]
 
 
 def rated(answer: Answer) -> Iterator[dict[str, str]]:
     """The answer in parts: `rating` and `kind` (its class) of each sentence."""
-    shown, done = rendered(answer), 0
-    for start, end, sentence in shown.sentences:
+    rendering, done = rendered(answer), 0
+    for start, end, sentence in rendering.sentences:
         if sentence.rating is not None:
             mark = {"rating": rating_text(sentence.rating), "kind": _CLASSES[sentence.rating]}
         elif answer.citations and is_unchecked(sentence):
             mark = {"rating": tr("not checked"), "kind": "unchecked"}
         else:
             continue
-        yield {"text": shown.text[done:start], "rating": ""}
-        yield {"text": shown.text[start:end], **mark}
+        yield {"text": rendering.text[done:start], "rating": ""}
+        yield {"text": rendering.text[start:end], **mark}
         done = end
-    yield {"text": shown.text[done:], "rating": ""}
+    yield {"text": rendering.text[done:], "rating": ""}
 
 
 def moved(rank: int, placed: Ranked) -> dict[str, str]:

@@ -85,13 +85,13 @@ def counted_text(dataset: Dataset, computed: Computed) -> str:
     text = tr("{count} of {total} rows counted, in {files}", count=count, total=total, files=files)
     if not count:
         return text
-    shown = []
+    row_names = []
     for row in computed.rows[:SHOWN]:
         origin = dataset.origin(row)
         name = shown_name(origin.source) if len(dataset.sources) > 1 else origin.sheet
-        shown.append(f"{name} {origin.row}".strip())
+        row_names.append(f"{name} {origin.row}".strip())
     more = "" if count <= SHOWN else ", …"
-    return tr("{text}: rows {rows}", text=text, rows=", ".join(shown) + more)
+    return tr("{text}: rows {rows}", text=text, rows=", ".join(row_names) + more)
 
 
 def left_out_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:

@@ -45,12 +45,12 @@ class ChartRow:
 
 def element(name: str, content: object = "", /, **attributes: object) -> Markup:
     """An element; `class_` and `text_anchor` are the attributes class and text-anchor."""
-    shown = "".join(
+    attribute_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{as_html(_value(value))}"'
         for key, value in attributes.items()
     )
     inner = content.text if isinstance(content, Markup) else as_html(content)
-    return Markup(f"<{name}{shown}>{inner}</{name}>")
+    return Markup(f"<{name}{attribute_text}>{inner}</{name}>")
 
 
 def text(x: float, y: float, content: object, anchor: str = "start", **more: object) -> Markup:

@@ -64,9 +64,9 @@ def _plots(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Markup]]:
     scores = defaultdict[str, list[ChartRow]](list)
     for number, run in enumerate(runs):
         for summary in run.summaries():
-            shown = "–" if summary.mean is None else f"{summary.mean:.2f}  n={summary.scored}"
+            label = "–" if summary.mean is None else f"{summary.mean:.2f}  n={summary.scored}"
             means[metric_title(summary.name)].append(
-                ChartRow(number, shown, summary.mean, summary.interval)
+                ChartRow(number, label, summary.mean, summary.interval)
             )
             dots = [
                 (value, f"{scored.sample.question}: {value:.2f}")

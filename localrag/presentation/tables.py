@@ -89,8 +89,8 @@ def amount_text(number: float, unit: str) -> str:
     """A number with separators of thousands, and its unit."""
     if unit in _TIMES:
         return tr(_TIMES[unit], number=int(number) if number == int(number) else number)
-    shown = separated(number)
-    return f"{shown}{unit}" if unit in ("", "%", "‰") else f"{unit} {shown}"
+    text = separated(number)
+    return f"{text}{unit}" if unit in ("", "%", "‰") else f"{unit} {text}"
 
 
 def cell_text(cell: Cell, column: Column) -> str:
@@ -98,8 +98,8 @@ def cell_text(cell: Cell, column: Column) -> str:
     if cell.state in ("not stated", "not read"):
         return f"({state_text(cell.state)})"
     typed = cell.value is not None and column.kind not in (None, "text")
-    shown = value_text(cell.value) if typed and cell.value else cell.text
-    return f"{shown} ({state_text(cell.state)})" if cell.state == "doubtful" else shown
+    text = value_text(cell.value) if typed and cell.value else cell.text
+    return f"{text} ({state_text(cell.state)})" if cell.state == "doubtful" else text
 
 
 def evidence_text(cell: Cell) -> str:
@@ -267,10 +267,10 @@ def _rows(table: Table) -> Iterator[list[str | float | None]]:
             value = cell.value
             number = value.number if value and column.kind in ("number", "money") else None
             typed = value is not None and column.kind not in (None, "text")
-            shown = value_text(value) if typed and value else cell.text
+            text = value_text(value) if typed and value else cell.text
             cited = cell.citations[0] if cell.citations else None
             cells += (
-                number if number is not None else shown,
+                number if number is not None else text,
                 state_text(cell.state),
                 cited_as(cited) if cited else "",
                 cited.quote if cited else "",
@@ -293,11 +293,11 @@ def _markdown(table: Table) -> str:
     for row in table.rows:
         cells = [plain_line(row.source)]
         for column, cell in zip(table.columns, row.cells, strict=True):
-            shown = plain_line(cell_text(cell, column))
+            content = plain_line(cell_text(cell, column))
             if evidence := evidence_text(cell):
                 notes.append(evidence)
-                shown += f" [^{len(notes)}]"
-            cells.append(shown)
+                content += f" [^{len(notes)}]"
+            cells.append(content)
         lines.append(line(cells))
     lines.append("")
     for column, total in zip(table.columns, table.totals, strict=True):

@@ -103,8 +103,10 @@ class Toolkit:
 
     def room(self, question: str) -> int:
         """Tokens that passages may take together, beside question and answer."""
-        taken = self.generation.max_tokens + PROMPT_OVERHEAD + self.llm.count_tokens(question)
-        return self.llm.context_window - taken
+        other_tokens = (
+            self.generation.max_tokens + PROMPT_OVERHEAD + self.llm.count_tokens(question)
+        )
+        return self.llm.context_window - other_tokens
 
     def fitting(
         self, chunks: Sequence[ScoredChunk], room: int, passage: Callable[[int, ScoredChunk], str]

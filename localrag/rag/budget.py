@@ -44,11 +44,11 @@ class Budget:
         `after` names a step that comes before it so many times.
         """
         first, times = after
-        wanted = self._longest.get(step, self._longest.get(like, 0.0))
-        wanted += times * self._longest.get(first, 0.0)
+        estimate = self._longest.get(step, self._longest.get(like, 0.0))
+        estimate += times * self._longest.get(first, 0.0)
         if math.isinf(self._seconds):
             return True
-        return self.seconds_left - wanted > reserve * self._seconds
+        return self.seconds_left - estimate > reserve * self._seconds
 
     def is_down_to(self, share: float) -> bool:
         """Whether no more than this share of the budget is left."""

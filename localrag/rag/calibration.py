@@ -100,17 +100,20 @@ class Calibration(msgspec.Struct, frozen=True):
     @property
     def usable(self) -> bool:
         """Whether every kind of grade that was measured tells something."""
-        return bool(self.measured) and all(one.signal for one in self.measured)
+        return bool(self.measured) and all(measurement.signal for measurement in self.measured)
 
     @property
     def kinds(self) -> tuple[Graded, ...]:
         """The kinds of grade that were measured."""
-        return tuple(dict.fromkeys(one.graded for one in self.measured))
+        return tuple(dict.fromkeys(measurement.graded for measurement in self.measured))
 
     @property
     def curves(self) -> dict[tuple[Graded, LanguageCode], Curve]:
         """The curves by kind of grade and language."""
-        return {(one.graded, one.language): one.curve for one in self.measured}
+        return {
+            (measurement.graded, measurement.language): measurement.curve
+            for measurement in self.measured
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,19 +239,21 @@ class Attributor:
         "nine"), and is the one closest to the question.
         """
         own = figures(answer)
-        wanted, named = self._terms(answer), self._terms(blanked(answer, own))
+        answer_terms, named = self._terms(answer), self._terms(blanked(answer, own))
 
         def holds(e: _Evidence) -> bool:
-            if not own or wanted <= e.terms:
-                return bool(wanted) and wanted <= e.terms
+            if not own or answer_terms <= e.terms:
+                return bool(answer_terms) and answer_terms <= e.terms
             there = figures(e.text)
             return named <= e.terms and all(any(map(figure.agrees, there)) for figure in own)
 
         holding = [e for e in self._evidence if e.marker in self._markers and holds(e)]
         if not holding:
             return []
-        asked = self._terms(question)
-        best = max(holding, key=lambda e: (self._share(asked, e.terms), -e.marker, -e.start))
+        question_terms = self._terms(question)
+        best = max(
+            holding, key=lambda e: (self._share(question_terms, e.terms), -e.marker, -e.start)
+        )
         return [self._citation(best)]
 
     def only(self, markers: Iterable[int], *, alone: bool) -> Attributor:
@@ -307,13 +309,13 @@ class Attributor:
         Each as it reads, on a line, a row with the names of its columns, and its citation. By the
         share of its terms and by embedding, which looks at the few that share most.
         """
-        asked = self._terms(question)
+        question_terms = self._terms(question)
         own = detect(question)
         citable = [evidence for evidence in self._evidence if evidence.marker in markers]
         likely = [evidence for evidence in citable if self._is_sentence(evidence)]
         shares = [
             (
-                SHARED_COUNTS * self._share(asked, evidence.terms)
+                SHARED_COUNTS * self._share(question_terms, evidence.terms)
                 + OWN_LANGUAGE_COUNTS * (self._languages[evidence.marker - 1] in (own, "mixed")),
                 evidence,
             )

@@ -102,8 +102,8 @@ def _keeps(
     """
     if not rewritten or marked(rewritten) or rewritten.endswith(("。", ".")):
         return False
-    asked, numbers = (set(_NUMBER.findall(text)) for text in (question, rewritten))
-    if not asked <= numbers <= asked | set(_NUMBER.findall(earlier)):
+    question_numbers, numbers = (set(_NUMBER.findall(text)) for text in (question, rewritten))
+    if not question_numbers <= numbers <= question_numbers | set(_NUMBER.findall(earlier)):
         return False
     if _same(rewritten, earlier):
         return _same(rewritten, question)
@@ -165,11 +165,13 @@ def _messages(earlier: str, answer: str, question: str, language: LanguageCode) 
     """The instruction, examples as turns of a chat, and the follow-up."""
     messages = [Message("system", render("rewrite_system", language))]
     for example in render("rewrite_examples", language).split("\n\n"):
-        asked, answered, follow_up, rewritten = example.splitlines()
-        shown = render("rewrite", language, earlier=asked, answer=answered, question=follow_up)
-        messages += [Message("user", shown), Message("assistant", rewritten)]
-    shown = render("rewrite", language, earlier=earlier, answer=answer, question=question)
-    return [*messages, Message("user", shown)]
+        first_question, answered, follow_up, rewritten = example.splitlines()
+        prompt = render(
+            "rewrite", language, earlier=first_question, answer=answered, question=follow_up
+        )
+        messages += [Message("user", prompt), Message("assistant", rewritten)]
+    prompt = render("rewrite", language, earlier=earlier, answer=answer, question=question)
+    return [*messages, Message("user", prompt)]
 
 
 def _same(first: str, second: str) -> bool:

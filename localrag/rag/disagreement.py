@@ -82,9 +82,13 @@ class _Said:
 
 def disagreement(question: str, chunks: Sequence[ScoredChunk], terms: Terms) -> Disagreement | None:
     """What the passages say differently of what is asked, or None."""
-    asked = frozenset(terms(_ASKING.sub(" ", question)))
+    question_terms = frozenset(terms(_ASKING.sub(" ", question)))
     sentences = _closest(
-        [sentence for n, c in enumerate(chunks) for sentence in _claims(n, c, asked, terms)]
+        [
+            sentence
+            for n, c in enumerate(chunks)
+            for sentence in _claims(n, c, question_terms, terms)
+        ]
     )
     known = figures(question)
     pairs = [
@@ -104,17 +108,19 @@ def disagreement(question: str, chunks: Sequence[ScoredChunk], terms: Terms) -> 
     return Disagreement(kind, tuple(sorted(statements.values(), key=lambda s: (s.chunk, s.start))))
 
 
-def _claims(number: int, hit: ScoredChunk, asked: frozenset[str], terms: Terms) -> Iterator[_Said]:
+def _claims(
+    number: int, hit: ScoredChunk, question_terms: frozenset[str], terms: Terms
+) -> Iterator[_Said]:
     heading = frozenset(terms(hit.chunk.heading)) if hit.chunk.heading else frozenset()
-    passage = asked & (frozenset(terms(shown_text(hit.chunk))) | heading)
+    passage = question_terms & (frozenset(terms(shown_text(hit.chunk))) | heading)
     for start, end, text in _sentences(hit.chunk):
         own = figures(text)
         words = bare_terms(text, own, 0, len(text), terms)
-        near = asked & (words | heading)
-        if len(near) < len(asked) * COVERED:
+        near = question_terms & (words | heading)
+        if len(near) < len(question_terms) * COVERED:
             continue
-        clauses = ((figure, _clause(text, own, figure, asked, terms)) for figure in own)
-        close = tuple((figure, clause) for figure, clause in clauses if asked & clause)
+        clauses = ((figure, _clause(text, own, figure, question_terms, terms)) for figure in own)
+        close = tuple((figure, clause) for figure, clause in clauses if question_terms & clause)
         yield _Said(
             PassageClaim(number, start, end, text.strip(), ""),
             words,
@@ -209,7 +215,11 @@ def _sentences(chunk: Chunk) -> Iterator[tuple[int, int, str]]:
 
 
 def _clause(
-    text: str, text_figures: Sequence[Figure], figure: Figure, asked: frozenset[str], terms: Terms
+    text: str,
+    text_figures: Sequence[Figure],
+    figure: Figure,
+    question_terms: frozenset[str],
+    terms: Terms,
 ) -> frozenset[str]:
     """Terms of the clause with this figure, figures aside.
 
@@ -218,7 +228,10 @@ def _clause(
     ends = [0, *(m.end() for m in CLAUSE_BREAK.finditer(text)), len(text)]
     number = next(n for n, end in enumerate(ends[1:]) if figure.start < end)
     clause = bare_terms(text, text_figures, ends[number], ends[number + 1], terms)
-    if clause & asked or ends[number + 1] - ends[number] > figure.end - figure.start + SHORT_CLAUSE:
+    if (
+        clause & question_terms
+        or ends[number + 1] - ends[number] > figure.end - figure.start + SHORT_CLAUSE
+    ):
         return clause
     start, end = ends[max(0, number - 1)], ends[min(number + 2, len(ends) - 1)]
     return bare_terms(text, text_figures, start, end, terms)

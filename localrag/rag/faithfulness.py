@@ -134,11 +134,11 @@ class Passages:
 
         However little it is ("20 euros"): the sentence is that of the question, too.
         """
-        asked, own = frozenset(self.terms(self.question)), figures(statement)
+        question_terms, own = frozenset(self.terms(self.question)), figures(statement)
         content = bare_terms(statement, own, 0, len(statement), self.terms) - _EMPTY
         there = frozenset(self.terms(sentence))
         there |= bare_terms(sentence, figures(sentence), 0, len(sentence), self.terms)
-        if not (own or content - asked) or not content <= there | asked:
+        if not (own or content - question_terms) or not content <= there | question_terms:
             return False
         if figures_not_in(statement, [sentence], ""):
             return False
@@ -183,18 +183,22 @@ class Passages:
         Not so where the answer just `agrees`, and the question is all that is said.
         """
         quote, chunk = citation.quote, self.chunks[citation.marker - 1].chunk
-        asked = frozenset(self.terms(self.question))
+        question_terms = frozenset(self.terms(self.question))
         there = frozenset(self.terms(f"{quote}\n{chunk.heading}"))
         there |= bare_terms(quote, figures(quote), 0, len(quote), self.terms)
         own = figures(statement)
         content = bare_terms(statement, own, 0, len(statement), self.terms) - _EMPTY
-        if len(content) + len(own) < LEAST or not (agrees or content - asked or own):
+        if len(content) + len(own) < LEAST or not (agrees or content - question_terms or own):
             return False
-        known = there if agrees else there | asked & frozenset(self.terms(passage_text(chunk)))
+        known = (
+            there if agrees else there | question_terms & frozenset(self.terms(passage_text(chunk)))
+        )
         if not content <= known or figures_not_in(statement, [quote], ""):
             return False
-        names = (name for name in _NAME.findall(quote) if not asked & set(self.terms(name)))
-        if not content & asked <= there and any(names):
+        names = (
+            name for name in _NAME.findall(quote) if not question_terms & set(self.terms(name))
+        )
+        if not content & question_terms <= there and any(names):
             return False
         return bool(DENIAL.search(statement)) == self._denies(quote, content)
 
@@ -219,9 +223,9 @@ def _reckoned(figure: Figure, texts: Sequence[str]) -> bool:
     there = {
         number.value[0] or 0.0 for t in texts for number in figures(t) if number.kind == "number"
     }
-    wanted = abs(figure.value[0] or 0.0)
+    value = abs(figure.value[0] or 0.0)
     return any(
-        math.isclose(wanted, reckoned, rel_tol=1e-9)
+        math.isclose(value, reckoned, rel_tol=1e-9)
         for first, second in combinations(there, 2)
         for reckoned in (first + second, abs(first - second))
     )
@@ -243,14 +247,14 @@ def checked(
     """The statements rated as far as they can be, and a step that tells of it."""
     started = time.perf_counter()
     citations, rated = citations_of(statements), []
-    asked = unchecked = 0
+    calls = unchecked = 0
     for statement in statements:
         if not statement.has_words:
             rated.append(statement)
             continue
         finding = passages.finding(statement, citations)
         if finding is None and ask and (grade := ask(statement.text)):
-            asked += 1
+            calls += 1
             finding = None if grade.unread else SupportFinding(rating_of(grade.value), grade.value)
         if finding is None and passages.unknown_names(statement.text):
             finding = SupportFinding("partially supported", 0.0)
@@ -259,7 +263,7 @@ def checked(
     counts: dict[str, Plain] = {
         "checked": sum(statement.rating is not None for statement in rated),
         "unchecked": unchecked,
-        "asked": asked,
+        "asked": calls,
         "unsupported": sum(statement.rating == "no support" for statement in rated),
     }
     yield Step("check sentences", counts, None, time.perf_counter() - started)

@@ -70,7 +70,7 @@ class Reading:
 
     def messages(self, task: str) -> list[Message]:
         """The passages, then the task."""
-        first, *others = (as_read(found, self.language) for found in self.chunks)
+        first, *others = (as_read(hit, self.language) for hit in self.chunks)
         if others:
             together = "\n\n".join(others)
             more = render("more_passages", self.language, passages=together)
@@ -160,10 +160,10 @@ class Grader:
         The mean of two log odds, as a share: of a yes to "does it say what the question wants to
         know", and of the answer against "it does not say that".
         """
-        language, asked = reading.language, question.strip()
+        language, text = reading.language, question.strip()
         tasks = (
-            (render("says", language, question=asked), YES_NO[language]),
-            (render("says_or_not", language, question=asked, answer=answer), ("A", "B")),
+            (render("says", language, question=text), YES_NO[language]),
+            (render("says_or_not", language, question=text, answer=answer), ("A", "B")),
         )
         choices = [
             self._chooser.choose(reading.messages(task), options, keep=1) for task, options in tasks
@@ -229,9 +229,9 @@ def _supported(choice: Choice, language: LanguageCode) -> Grade:
     return Grade(shifted(share, LANGUAGES[language].support_shift))
 
 
-def _score_of(_: str, found: ScoredChunk) -> float:
+def _score_of(_: str, hit: ScoredChunk) -> float:
     """The score that the search gave, where nothing better is known."""
-    return found.score
+    return hit.score
 
 
 def log_odds(share: float) -> float:

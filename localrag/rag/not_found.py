@@ -59,7 +59,7 @@ def _left_out(trace: Sequence[Step]) -> bool:
 
 
 def _filled(part: NotFound, answer: Answer, around: SearchTools) -> NotFound:
-    asked = Text(part.question, around.tokenize)
+    question_text = Text(part.question, around.tokenize)
     words = question_words(part.question, around.tokenize)
     closest = around.attributor(answer.contexts).nearest(part.question)
     texts = [Text(passage_text(hit.chunk), around.tokenize) for hit in answer.contexts]
@@ -71,10 +71,10 @@ def _filled(part: NotFound, answer: Answer, around: SearchTools) -> NotFound:
         for word in words:
             # A sentence lives on what stands around it; only a number must stand in it itself.
             near = sentence if word.kind == "number" else texts[number]
-            if texts[number].could_have(word, asked) and not near.has(word):
+            if texts[number].could_have(word, question_text) and not near.has(word):
                 missing.append(word)
     absent = [word for word in missing if not any(text.has(word) for text in texts)]
-    tried = QuestionRewriter(part.question, asked, words, absent, answer.contexts, around)
+    tried = QuestionRewriter(part.question, question_text, words, absent, answer.contexts, around)
     return replace(
         part,
         looked_for=tuple(word.text for word in words),

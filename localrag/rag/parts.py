@@ -62,19 +62,19 @@ def read(
 
     None, the passages as they were and no parts where the question has none, or none is held.
     """
-    asked = proposed(question, language, tools)
-    if not asked:
+    parts = proposed(question, language, tools)
+    if not parts:
         return None, chunks, ()
-    yield Step("parts", {"parts": asked}, None, 0.0)
+    yield Step("parts", {"parts": parts}, None, 0.0)
     passages, places = list(chunks), dict[str, tuple[int, ...]]()
-    for part in asked:
+    for part in parts:
         hits = (yield from tools.find(part))[:_MOST_READ]
         evidence = yield from reader.read(part, hits, language)
         if evidence is not None:
             places[part] = tuple(_place(hits[number - 1], passages) for number in evidence.numbers)
     if not places:
         return None, chunks, ()
-    missing = tuple(part for part in asked if part not in places)
+    missing = tuple(part for part in parts if part not in places)
     if missing:
         yield Step("parts", {"missing": missing}, None, 0.0)
     text = " ".join(places) if missing else question

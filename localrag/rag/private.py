@@ -65,17 +65,17 @@ class Outgoing:
     def sendable(self, chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
         """Those that may go, in their order."""
         private = self._secrecy.documents() if self._secrecy is not None else frozenset()
-        kept = [hit for hit in chunks if hit.chunk.document_id not in private]
+        hits = [hit for hit in chunks if hit.chunk.document_id not in private]
         self._guard.offer(
             {
                 chunk.id: Excerpt(
                     hit.source, chunk.first_page, chunk.last_page, passage_text(chunk)
                 )
-                for hit in kept
+                for hit in hits
                 for chunk in [hit.chunk]
             }
         )
-        return kept
+        return hits
 
 
 class SendableReranker:
@@ -89,7 +89,7 @@ class SendableReranker:
         self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
     ) -> list[ScoredChunk]:
         """At most k of the chunks that may go, best first."""
-        kept = self._outgoing.sendable(chunks)
-        if len(kept) < len(chunks):
-            tell(Note("private left out", {"left_out": len(chunks) - len(kept)}))
-        return self._reranker.rerank(query, kept, k, tell)
+        hits = self._outgoing.sendable(chunks)
+        if len(hits) < len(chunks):
+            tell(Note("private left out", {"left_out": len(chunks) - len(hits)}))
+        return self._reranker.rerank(query, hits, k, tell)

@@ -185,11 +185,11 @@ def _han_words(run: str, start: int, tokenize: Tokenize) -> Iterator[Word]:
         if at >= 0 and term not in _ASKING:
             spans.append((at, at + len(term)))
         at = max(at, 0)
-    kept: list[tuple[int, int]] = []
+    longest_spans: list[tuple[int, int]] = []
     for span in sorted(spans, key=lambda bounds: (bounds[0] - bounds[1], bounds[0])):
-        if all(span[1] <= first or end <= span[0] for first, end in kept):
-            kept.append(span)
-    joined = list(_joined(sorted(kept)))
+        if all(span[1] <= first or end <= span[0] for first, end in longest_spans):
+            longest_spans.append(span)
+    joined = list(_joined(sorted(longest_spans)))
     for first, end in [span for span in joined if span[1] - span[0] > 1] or joined:
         text = run[first:end]
         yield Word(text, start + first, tuple(tokenize(text)), "han")

@@ -96,8 +96,8 @@ class PassageReader:
         least = self._bounds.min_answerable
         for number in range(1, min(len(chunks), MOST_ALONE) + 1):
             grades[number] = yield from self.grade(question, chunks, language, number)
-            held = self.is_enough(grades[number]) and grades[number] >= self._least(number)
-            if held and not is_tied(chunks, number):
+            has_answer = self.is_enough(grades[number]) and grades[number] >= self._least(number)
+            if has_answer and not is_tied(chunks, number):
                 break
         best, *others = sorted(grades, key=lambda n: -log_odds(grades[n]) - self._worth(n))
         if self._answers(grades, best):
@@ -114,9 +114,9 @@ class PassageReader:
         numbers = tuple(sorted((best, others[0])))
         both = [chunks[number - 1] for number in numbers]
         grade, seconds = timed(partial(self._graded, question, both, language, least))
-        held = not grade.unread and grade.value >= least
-        yield Step("answerable", {"answer": held, **grade.told()}, grade.value, seconds)
-        return self.several(question, numbers, chunks, language) if held else None
+        has_answer = not grade.unread and grade.value >= least
+        yield Step("answerable", {"answer": has_answer, **grade.told()}, grade.value, seconds)
+        return self.several(question, numbers, chunks, language) if has_answer else None
 
     def _deciding(
         self, question: str, chunks: Sequence[ScoredChunk], language: LanguageCode
@@ -131,9 +131,9 @@ class PassageReader:
         def decides(number: int) -> Generator[Step, None, bool]:
             reading = Reading(language, (chunks[number - 1],))
             share, seconds = timed(partial(self._grader.decides, question, reading))
-            held = share >= LANGUAGES[language].decides_from
-            yield Step("decides", {"passage": number, "decides": held}, share, seconds)
-            return held
+            is_decisive = share >= LANGUAGES[language].decides_from
+            yield Step("decides", {"passage": number, "decides": is_decisive}, share, seconds)
+            return is_decisive
 
         for number in range(1, len(chunks) + 1):
             if (yield from decides(number)):
@@ -174,9 +174,9 @@ class PassageReader:
         checked_from = min(least, self._bounds.min_answerable)
         ask = partial(self._graded, question, [chunks[number - 1]], language, checked_from)
         grade, seconds = timed(ask)
-        held = grade.value >= least
-        told = {"passage": number, "relevant": held, **grade.told()}
-        yield Step("relevance", told, grade.value, seconds)
+        is_relevant = grade.value >= least
+        values = {"passage": number, "relevant": is_relevant, **grade.told()}
+        yield Step("relevance", values, grade.value, seconds)
         if not grade.of_else:
             self.doubtful[number] = grade.value
         return grade.value
@@ -266,10 +266,10 @@ class PassageReader:
         wording = self._wording
         messages = gate_prompt(wording, question, chunks, language)
         grade, seconds = timed(partial(self._grader.answerable, messages, language))
-        held = grade.value >= self._bounds.min_answerable
+        has_answer = grade.value >= self._bounds.min_answerable
         score = None if grade.unread else grade.value
-        yield Step("answerable", {"answer": held, **grade.told()}, score, seconds)
-        if not held:
+        yield Step("answerable", {"answer": has_answer, **grade.told()}, score, seconds)
+        if not has_answer:
             return None
         messages = numbered_prompt(wording, question, chunks, language, self._task(language))
         return Evidence(tuple(range(1, len(chunks) + 1)), messages)
@@ -298,7 +298,7 @@ def numbered_prompt(
 ) -> list[Message]:
     """All passages with their numbers, and a task behind them."""
     passages = "\n\n".join(
-        f"[{number}] {as_read(found, language)}" for number, found in enumerate(chunks, first)
+        f"[{number}] {as_read(hit, language)}" for number, hit in enumerate(chunks, first)
     )
     # Passages first and the task last: all tasks share what was read before them.
     body = render("passages", language, passages=passages, question=question.strip())

@@ -110,21 +110,21 @@ def tidy(statements: Iterable[Statement]) -> Statements:
 
     What is empty is left out.
     """
-    kept: list[Statement] = []
+    result: list[Statement] = []
     for statement in statements:
         lead = len(statement.text) - len(statement.text.lstrip())
         if lead and (lead < len(statement.text) or not statement.citations):
-            if kept:
-                kept[-1] = replace(kept[-1], text=kept[-1].text + statement.text[:lead])
+            if result:
+                result[-1] = replace(result[-1], text=result[-1].text + statement.text[:lead])
             marks = tuple(replace(mark, at=mark.at - lead) for mark in statement.citations)
             statement = replace(statement, text=statement.text[lead:], citations=marks)
         if statement.text or statement.citations:
-            kept.append(statement)
-    if kept:
-        last = kept[-1]
+            result.append(statement)
+    if result:
+        last = result[-1]
         end = max((mark.at for mark in last.citations), default=0)
-        kept[-1] = replace(last, text=last.text[:end] + last.text[end:].rstrip())
-    return tuple(kept)
+        result[-1] = replace(last, text=last.text[:end] + last.text[end:].rstrip())
+    return tuple(result)
 
 
 def without_unsupported(statements: Statements, *, unchecked: bool = False) -> Statements:
@@ -132,15 +132,15 @@ def without_unsupported(statements: Statements, *, unchecked: bool = False) -> S
 
     Without those that were left `unchecked`, too, if wanted.
     """
-    kept: list[Statement] = []
+    result: list[Statement] = []
     for statement in statements:
         gone = statement.rating == "no support" or (unchecked and statement.rating is None)
         if gone and statement.has_words:
             rest = statement.text[len(statement.text.rstrip()) :].lstrip(" \t")
-            kept.append(Statement(rest))
+            result.append(Statement(rest))
         else:
-            kept.append(statement)
-    return tidy(kept) if any(statement.has_words for statement in kept) else ()
+            result.append(statement)
+    return tidy(result) if any(statement.has_words for statement in result) else ()
 
 
 def without_quotation(statements: Statements) -> Statements:

@@ -117,10 +117,10 @@ class UntrustedPassages:
         It is not grounded where a sentence that was left out stands beside its quotation and
         speaks of what was asked: the document may mean the two together.
         """
-        asked = self._terms(answer.question)
+        question_terms = self._terms(answer.question)
         doubtful = any(
             citation.chunk_id == sentence.chunk_id
-            and asked & self._terms(sentence.text)
+            and question_terms & self._terms(sentence.text)
             and self._adjoin(sentence, citation.quote)
             for citation in answer.citations
             for sentence in self._steering
@@ -137,12 +137,12 @@ class UntrustedPassages:
 
     def _look(self, question: str, hit: ScoredChunk) -> None:
         """Note what steers in a passage and shares too few terms with the question."""
-        chunk, asked = hit.chunk, self._terms(question)
+        chunk, question_terms = hit.chunk, self._terms(question)
         if self._originals.setdefault(chunk.id, hit) is not hit:
             return
 
         def note(place: Place, text: str, *spans: Span) -> None:
-            if not _touches(asked, self._terms(text)):
+            if not _touches(question_terms, self._terms(text)):
                 sentence = LeftOut(chunk.id, hit.source, place.number, text, place)
                 self._steering.setdefault(sentence, []).extend(spans)
 
@@ -224,8 +224,8 @@ class Screen:
         return "".join([*parts, text[begin:end]])
 
 
-def _touches(asked: frozenset[str], terms: frozenset[str]) -> bool:
-    return len(asked & terms) >= SHARED * max(1, len(asked))
+def _touches(question_terms: frozenset[str], terms: frozenset[str]) -> bool:
+    return len(question_terms & terms) >= SHARED * max(1, len(question_terms))
 
 
 def _moved(offset: int, stays: Sequence[Span]) -> int:

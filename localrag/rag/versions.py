@@ -103,7 +103,7 @@ def _share(first: frozenset[str], second: frozenset[str]) -> float:
     return len(first & second) / max(1, len(first | second))
 
 
-def _told_apart(versions: Sequence[ScoredChunk], asked: Asked, card_of: CardOf) -> bool:
+def _told_apart(versions: Sequence[ScoredChunk], question: Asked, card_of: CardOf) -> bool:
     """Whether the question has a word that some of them or their cards have, and not all."""
     names = (_named(card_of(version)) for version in versions)
     return _tells_apart(
@@ -111,14 +111,14 @@ def _told_apart(versions: Sequence[ScoredChunk], asked: Asked, card_of: CardOf) 
             f"{name}\n{passage_text(version.chunk)}"
             for name, version in zip(names, versions, strict=True)
         ],
-        asked,
+        question,
     )
 
 
-def _tells_apart(texts: Sequence[str], asked: Asked) -> bool:
+def _tells_apart(texts: Sequence[str], question: Asked) -> bool:
     """Whether the question has a word that some of the texts have, and not all."""
-    read = [Text(text, asked.tokenize) for text in texts]
-    having = ([text.has(word) for text in read] for word in asked.words)
+    read = [Text(text, question.tokenize) for text in texts]
+    having = ([text.has(word) for text in read] for word in question.words)
     return any(any(flags) and not all(flags) for flags in having)
 
 

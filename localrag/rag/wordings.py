@@ -162,7 +162,7 @@ class QuestionRewriter:
 
     def _headings(self) -> Iterator[str]:
         """Headings of passages that were not read, which say what is asked or a part of it."""
-        asked = {fold(word.text) for word in self._words}
+        question_terms = {fold(word.text) for word in self._words}
         for hit in self._around.search(self._question, LOOKED_THROUGH):
             heading = hit.chunk.heading.rpartition(" > ")[2].strip()
             if hit.chunk.id in self._read or not 0 < len(heading) <= LONGEST_HEADING:
@@ -170,7 +170,9 @@ class QuestionRewriter:
             text = Text(heading, self._around.tokenize)
             shared = [word for word in self._words if text.has(word)]
             own = {fold(word.text) for word in question_words(heading, self._around.tokenize)}
-            if len(shared) > 1 or (shared and own <= asked and any(map(self._is_rare, shared))):
+            if len(shared) > 1 or (
+                shared and own <= question_terms and any(map(self._is_rare, shared))
+            ):
                 yield heading
 
 

@@ -89,10 +89,10 @@ class LearnedReranker:
         self, query: str, chunks: Sequence[ScoredChunk], k: int, tell: Tell = unheard
     ) -> list[ScoredChunk]:
         """At most k of `chunks`, best first; ties by chunk id."""
-        asked, languages = detect(query), [detect(hit.chunk.text) for hit in chunks]
+        query_language, languages = detect(query), [detect(hit.chunk.text) for hit in chunks]
         served = [language in _SERVED for language in languages]
-        if chunks and (asked not in _SERVED or not any(served)):
-            unserved = languages[0] if asked in _SERVED else asked
+        if chunks and (query_language not in _SERVED or not any(served)):
+            unserved = languages[0] if query_language in _SERVED else query_language
             tell(Note("language not served", {"reranker": "learned", "language": unserved}))
             return list(chunks[:k])
         readable = [hit for hit, serves in zip(chunks, served, strict=True) if serves]
@@ -125,13 +125,13 @@ def features(
     Shape (chunks, features), in the order of `WEIGHTS`. Words and pairs of characters weigh by
     their idf among these passages.
     """
-    asked = fold(question[:_LONGEST_QUESTION])
-    content = _RUN.findall(_ASKING.sub(" ", asked))
+    folded_question = fold(question[:_LONGEST_QUESTION])
+    content = _RUN.findall(_ASKING.sub(" ", folded_question))
     pairs = {run[start : start + 2] for run in content for start in range(len(run) - 1)}
-    numbers = set(_NUMBER.findall(asked))
-    sought = [answer for asks, answer in _KINDS if asks.search(asked)]
+    numbers = set(_NUMBER.findall(folded_question))
+    sought = [answer for asks, answer in _KINDS if asks.search(folded_question)]
     passages = [_Passage(passage_text(hit.chunk), tokenize) for hit in chunks]
-    words = _idf(set(tokenize(asked)), [passage.words for passage in passages])
+    words = _idf(set(tokenize(folded_question)), [passage.words for passage in passages])
     rare_pairs = _idf(pairs, [passage.text for passage in passages])
     rows = []
     for passage, share, near in zip(
@@ -147,8 +147,8 @@ def features(
                 _pieces(content, passage.text),
                 _pieces(content, passage.sentences[place]),
                 _weighted_share(rare_pairs, passage.opening),
-                float(passage.title in asked),
-                _answers(sought, "".join(passage.sentences[place : place + 2]), asked),
+                float(passage.title in folded_question),
+                _answers(sought, "".join(passage.sentences[place : place + 2]), folded_question),
                 float(not numbers <= set(_NUMBER.findall(passage.text))),
                 math.log(len(passage.text) + 1),
             )
@@ -219,8 +219,8 @@ def _nearness(chunks: Sequence[ScoredChunk]) -> list[float]:
     ]
 
 
-def _answers(sought: Sequence[re.Pattern[str]], text: str, asked: str) -> float:
+def _answers(sought: Sequence[re.Pattern[str]], text: str, question: str) -> float:
     """1 where the text has a date or number beyond those asked with, 0 where not, else a half."""
     if not sought:
         return 0.5
-    return float(all(any(it not in asked for it in kind.findall(text)) for kind in sought))
+    return float(all(any(it not in question for it in kind.findall(text)) for kind in sought))

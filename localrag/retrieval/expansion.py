@@ -147,13 +147,13 @@ def read_queries(reply: str, question: str) -> list[str]:
     Left out: repetitions, the question itself, and what is too long to be a query.
     """
     seen = {_key(question)}
-    kept: list[str] = []
+    queries: list[str] = []
     for line in _query_lines(reply):
         text = " ".join(_BULLET.sub("", line).strip(_QUOTES).split())
         if text and len(text) <= LONGEST_QUESTION and _key(text) not in seen:
             seen.add(_key(text))
-            kept.append(text)
-    return kept[:MOST_REWRITINGS]
+            queries.append(text)
+    return queries[:MOST_REWRITINGS]
 
 
 def _query_lines(reply: str) -> Sequence[str]:

@@ -38,9 +38,9 @@ class SearchByLanguage:
         others = {id_ for id_, text in texts.items() if not self._embedder.serves(text)}
         if not others:
             return joined
-        kept = [hit for hit in general if hit.chunk_id in others]
+        other_hits = [hit for hit in general if hit.chunk_id in others]
         scores = [hit.score for hit in general if hit.chunk_id not in others]
         order = [hit.chunk_id for hit in joined if hit.chunk_id not in others]
         # Another process may have changed the index between the two searches: not strict.
-        hits = [*kept, *map(Hit, order, scores)]
+        hits = [*other_hits, *map(Hit, order, scores)]
         return sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id))

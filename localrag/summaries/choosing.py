@@ -68,15 +68,15 @@ def diverse(vectors: Vectors, relevance: NDArray[np.float32], count: int) -> lis
     cosine to the closest that is taken. `vectors` has shape (n, dimension), rows of unit length,
     `relevance` shape (n,).
     """
-    taken: list[int] = []
+    rows: list[int] = []
     closest = np.zeros(len(vectors), dtype=np.float32)
     scores = relevance.astype(np.float32, copy=True)
     for _ in range(min(count, len(vectors))):
         best = int(np.argmax(scores - ALIKE * closest))
-        taken.append(best)
+        rows.append(best)
         scores[best] = -np.inf
         closest = np.maximum(closest, vectors @ vectors[best])
-    return taken
+    return rows
 
 
 def centrality(vectors: Vectors) -> NDArray[np.float32]:
@@ -196,8 +196,8 @@ def best(
         relevance = (vectors @ centre).astype(np.float32)
     else:
         relevance = centrality(vectors)
-    taken = diverse(vectors, relevance, count)
+    rows = diverse(vectors, relevance, count)
     if topic is not None:
         is_covered = about.max() >= SURELY_ABOUT
-        taken = [at for at in taken if is_covered and about[at] >= ABOUT]
-    return [candidates[at] for at in sorted(taken)]
+        rows = [at for at in rows if is_covered and about[at] >= ABOUT]
+    return [candidates[at] for at in sorted(rows)]

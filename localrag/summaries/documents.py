@@ -167,7 +167,7 @@ def draft_one(
         start, end = passages[part.first].start, passages[part.last].end
         if tools.within[1] is not None:  # a passage may begin on the page before
             start, end = max(start, tools.within[0]), min(end, tools.within[1])
-        made = SummarySection(
+        section = SummarySection(
             part.heading,
             page(start),
             page(max(start, end - 1)),
@@ -176,7 +176,7 @@ def draft_one(
             "not written" if len(own) >= LEAST_WRITTEN else "quoted",
             quoted(scored, tools.attribute(scored)) if scored else (),
         )
-        sections.append(made)
+        sections.append(section)
         sources.append(scored)
     skipped = () if about else _skipped(sections, numbers, pages)
     return SummaryDraft(_document(record, library, sections, left_out, skipped), tuple(sources))
@@ -257,16 +257,16 @@ def _central(
 ) -> tuple[list[Sentence], int]:
     """The sentences that carry what each part says, and how many could steer a model."""
     lengths = [passages[part.last].end - passages[part.first].start for part in cuts]
-    wanted: list[tuple[int, list[int], NDArray[np.float32]]] = []
+    selections: list[tuple[int, list[int], NDArray[np.float32]]] = []
     for part, share in zip(cuts, shares(lengths, count, min(count, LEAST_WRITTEN)), strict=True):
         rows = np.array([vectors[passage.id] for passage in passages[part.first : part.last + 1]])
-        taken = diverse(rows, centrality(rows), more * share)
-        wanted.append((share, sorted(part.first + at for at in taken), rows.mean(axis=0)))
-    ids = [passages[at].id for _, numbers, _ in wanted for at in numbers]
+        indices = diverse(rows, centrality(rows), more * share)
+        selections.append((share, sorted(part.first + at for at in indices), rows.mean(axis=0)))
+    ids = [passages[at].id for _, numbers, _ in selections for at in numbers]
     chunks = tools.library.chunks(ids)
     chosen: list[Sentence] = []
     left_out = 0
-    for share, numbers, centre in wanted:
+    for share, numbers, centre in selections:
         candidates, steering = tools.candidates(numbers, passages, chunks)
         left_out += steering
         chosen += best(telling(candidates), share, tools.embedder, centre=centre)
@@ -389,15 +389,15 @@ def summarise(
         for number, sources in enumerate(draft.sources)
         if draft.summary.sections[number].state == "not written"
     }
-    kept = _kept(library, run, keys)
+    saved_sections = _kept(library, run, keys)
     private = [at for at in keys if run.documents[at[0]].document_id in work.private]
-    to_write = [at for at in keys if at not in kept and at not in private]
-    seconds = [entry.seconds for entry in kept.values() if entry.seconds > 0]
+    to_write = [at for at in keys if at not in saved_sections and at not in private]
+    seconds = [entry.seconds for entry in saved_sections.values() if entry.seconds > 0]
     pace = sum(seconds) / len(seconds) if seconds else SECONDS_A_SECTION
     for at in private:
         run.put(*at, replace(run.documents[at[0]].sections[at[1]], reason="private"))
-    yield SummaryBegun(run.summary(), len(kept), len(to_write), pace * len(to_write))
-    for at, written in kept.items():
+    yield SummaryBegun(run.summary(), len(saved_sections), len(to_write), pace * len(to_write))
+    for at, written in saved_sections.items():
         section = _written(run.documents[at[0]].sections[at[1]], written)
         run.put(*at, section)
         yield SectionDone(*at, section, kept=True, left=len(to_write))
@@ -441,13 +441,13 @@ def _kept(
     private = run.work.private
     documents = {run.documents[at[0]].document_id for at in keys} - private
     records = library.kept_cells(documents, keys.values())
-    kept = {}
+    result = {}
     for at, key in keys.items():
         document = run.documents[at[0]]
         record = records.get((document.document_id, key))
         if record and (written := record_of(record, Written)):
-            kept[at] = _of(written, document.source)
-    return kept
+            result[at] = _of(written, document.source)
+    return result
 
 
 def _of(written: Written, source: str) -> Written:

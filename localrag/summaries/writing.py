@@ -117,15 +117,15 @@ class Writer:
                 next(checking)
         except StopIteration as stop:
             rated: Statements = stop.value
-        kept, replaced = self._supported(rated, sentences, attributor)
-        return Written(kept, replaced, time.perf_counter() - started)
+        supported_statements, replaced = self._supported(rated, sentences, attributor)
+        return Written(supported_statements, replaced, time.perf_counter() - started)
 
     def _supported(
         self, rated: Statements, sentences: Sequence[ScoredChunk], attributor: Attributor
     ) -> tuple[Statements, int]:
         """The supported statements, each with a citation; for others, the document's own."""
         numbers = range(1, len(sentences) + 1)
-        kept: list[Statement] = []
+        result: list[Statement] = []
         used: set[int] = set()
         replaced = 0
         for statement in rated:
@@ -133,14 +133,14 @@ class Writer:
                 continue
             number = attributor.closest(numbers, statement.text)
             if statement.rating == "fully supported":
-                kept.append(_cited(statement, number, attributor))
-                used.update(mark.citation.marker for mark in kept[-1].citations)
+                result.append(_cited(statement, number, attributor))
+                used.update(mark.citation.marker for mark in result[-1].citations)
                 continue
             replaced += 1
             if number not in used:  # else it is told already
                 used.add(number)
-                kept.append(_own(number, sentences, attributor))
-        return tuple(kept), replaced
+                result.append(_own(number, sentences, attributor))
+        return tuple(result), replaced
 
 
 def _cited(statement: Statement, number: int, attributor: Attributor) -> Statement:

@@ -78,9 +78,9 @@ class Cipher:
                     yield aead.encrypt(_nonce(number, last=False), bytes(buffer), bound)
                     buffer.clear()
                     number += 1
-                taken = view[place : place + BLOCK - len(buffer)]
-                buffer += taken
-                place += len(taken)
+                piece = view[place : place + BLOCK - len(buffer)]
+                buffer += piece
+                place += len(piece)
         yield aead.encrypt(_nonce(number, last=True), bytes(buffer), bound)
 
     def read(self, name: str, file: BinaryIO, begin: int = 0, count: int | None = None) -> bytes:

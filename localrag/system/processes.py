@@ -130,8 +130,8 @@ def begin_again(variables: Mapping[str, str]) -> None:
 
     Does nothing where Python was started for something else, and calls a command as a function.
     """
-    given = _commands[-1] if _commands else []
-    if given and sys.orig_argv[-len(given) :] == given:
+    arguments = _commands[-1] if _commands else []
+    if arguments and sys.orig_argv[-len(arguments) :] == arguments:
         command = [sys.executable, *sys.orig_argv[1:]]
         os.execve(sys.executable, command, {**os.environ, **variables})  # noqa: S606
 
@@ -271,7 +271,7 @@ def end(process: Process, *, patience: float = _SECONDS_TO_END) -> None:
 def environment(keep: Iterable[str]) -> dict[str, str]:
     """The variables of ours that `keep` names, relative paths in them made absolute."""
     patterns = [name.upper() for name in keep]
-    kept = {}
+    variables = {}
     for name, value in os.environ.items():
         if not any(_matches(name.upper(), pattern) for pattern in patterns):
             continue
@@ -280,8 +280,8 @@ def environment(keep: Iterable[str]) -> dict[str, str]:
         elif name in _PATHS:
             words = value.split() if name in _LISTS else [value]
             value = " ".join(map(_absolute, words))
-        kept[name] = value
-    return kept
+        variables[name] = value
+    return variables
 
 
 # In the other process
@@ -328,18 +328,18 @@ def _run_module(name: str) -> None:
 
 def _communicate(
     process: Process,
-    given: bytes | None,
+    data: bytes | None,
     seconds: float | None,
     watch: Callable[[int], None] | None,
 ) -> tuple[bytes, bytes]:
     if watch is None:
-        return process.communicate(given, seconds)
+        return process.communicate(data, seconds)
     end = time.monotonic() + (seconds or float("inf"))
     while True:
         try:
-            return process.communicate(given, _POLL)
+            return process.communicate(data, _POLL)
         except subprocess.TimeoutExpired:
-            given = None  # it is on its way
+            data = None  # it is on its way
             if time.monotonic() > end:
                 raise
         watch(process.pid)

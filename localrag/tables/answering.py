@@ -207,8 +207,8 @@ def _from_sheets(
         text = query_text(dataset, computed.query, language)
         closing = f"{render('computed_query', language, query=text)}\n{closing}"
     for file, count in basis.unread_tables.items():
-        told = render("computed_unread", language, count=str(count), file=short_name(file))
-        closing += f"\n{told}"
+        note = render("computed_unread", language, count=str(count), file=short_name(file))
+        closing += f"\n{note}"
     return (
         yield from _computed_answer(question, dataset, computed, cited, references, basis, closing)
     )
@@ -285,16 +285,16 @@ def _from_documents(
     if late:
         closing = render("computed_documents_late", language, **counts)
     elif undecided:
-        told = _listed(undecided, language)
-        closing = render("computed_documents_open", language, **counts, undecided=told)
+        names = _listed(undecided, language)
+        closing = render("computed_documents_open", language, **counts, undecided=names)
     else:
         closing = render("computed_documents", language, **counts)
     if computed.query and not query:
         text = query_text(dataset, computed.query, language)
         closing = f"{render('computed_query', language, query=text)}\n{closing}"
     if basis.questions != (question,):
-        asked = LANGUAGES[language].space.join(basis.questions)
-        closing = f"{render('computed_asked', language, questions=asked)}\n{closing}"
+        questions = LANGUAGES[language].space.join(basis.questions)
+        closing = f"{render('computed_asked', language, questions=questions)}\n{closing}"
     return (
         yield from _computed_answer(question, dataset, computed, cited, references, basis, closing)
     )
@@ -324,13 +324,13 @@ def _filled(
     llm: LLM,
 ) -> Generator[Step, None, Table | None]:
     """What the documents reply to the questions that the model proposes; None for no proposal."""
-    wanted, seconds = timed(partial(columns.proposed, question, operation, llm))
-    yield Step("columns", {"questions": tuple(c.question for c in wanted)}, None, seconds)
-    if not wanted:
+    proposals, seconds = timed(partial(columns.proposed, question, operation, llm))
+    yield Step("columns", {"questions": tuple(c.question for c in proposals)}, None, seconds)
+    if not proposals:
         return None
     table: Table | None = None
     steps, began = CellSteps(), time.perf_counter()
-    for event in access.fill(documents, wanted, whole=operation != "LIST"):
+    for event in access.fill(documents, proposals, whole=operation != "LIST"):
         if isinstance(event, CellDone):
             seconds, began = time.perf_counter() - began, time.perf_counter()
             name, cell = access.name(event.source), event.cell
@@ -348,22 +348,24 @@ def _settled(operation: plan.Operation, dataset: Dataset, table: Table) -> Query
     The documents that are listed or counted are those for which all is so, and a sum has one column
     of amounts. What else there may be, the model formulates.
     """
-    document, *asked = dataset.columns
+    document, *answer_columns = dataset.columns
     kinds = [column.kind for column in table.columns]
     where = tuple(
         Condition(column.key, "=", column.values[0])
-        for column, kind in zip(asked, kinds, strict=True)
+        for column, kind in zip(answer_columns, kinds, strict=True)
         if kind == "yes/no"
     )
     values = [
-        column for column, kind in zip(asked, kinds, strict=True) if kind in ("money", "number")
+        column
+        for column, kind in zip(answer_columns, kinds, strict=True)
+        if kind in ("money", "number")
     ]
-    if len(where) == len(asked) and operation in ("LIST", "COUNT"):
+    if len(where) == len(answer_columns) and operation in ("LIST", "COUNT"):
         return Query("list" if operation == "LIST" else "count", document.key, "", where)
-    if operation == "SUM" and len(values) == 1 and len(where) + 1 == len(asked):
+    if operation == "SUM" and len(values) == 1 and len(where) + 1 == len(answer_columns):
         return Query("sum", values[0].key, "", where)
     if operation == "LIST" and kinds == ["text"]:
-        return Query("list", asked[0].key, "")
+        return Query("list", answer_columns[0].key, "")
     return None
 
 
@@ -386,31 +388,31 @@ def _as_quoted(cited: Cites, table: Table) -> Cites:
 
 def typed_rows(table: Table, language: LanguageCode) -> Dataset:
     """A table of documents as typed rows: the document, and a column for each question."""
-    taken = {"data", "row", "rowid"}
+    keys = {"data", "row", "rowid"}
     names = [short_name(row.source) for row in table.rows]
-    made = [
+    sheet_columns = [
         SheetColumn(
-            "document", key_of("document", taken), "text", values=tuple(dict.fromkeys(names))
+            "document", key_of("document", keys), "text", values=tuple(dict.fromkeys(names))
         )
     ]
     values: list[list[object]] = [list(names)]
     for place, column in enumerate(table.columns):
         cells = [row.cells[place] for row in table.rows]
-        sheet, typed = _column(column, cells, taken, language)
-        made.append(sheet)
+        sheet, typed = _column(column, cells, keys, language)
+        sheet_columns.append(sheet)
         values.append(typed)
     sources = tuple(row.source for row in table.rows)
-    return Dataset(sources, ("",), tuple(made), list(zip(*values, strict=True)), ())
+    return Dataset(sources, ("",), tuple(sheet_columns), list(zip(*values, strict=True)), ())
 
 
 def _column(
-    column: Column, cells: Sequence[Cell], taken: set[str], language: LanguageCode
+    column: Column, cells: Sequence[Cell], keys: set[str], language: LanguageCode
 ) -> tuple[SheetColumn, list[object]]:
-    key, kind = key_of(column.question, taken), column.kind or "text"
-    held = [cell if cell.state == "found" else None for cell in cells]
+    key, kind = key_of(column.question, keys), column.kind or "text"
+    found_cells = [cell if cell.state == "found" else None for cell in cells]
     unread = sum(cell.state == "doubtful" for cell in cells)
     if kind in ("number", "money"):
-        units = {cell.value.unit for cell in held if cell and cell.value}
+        units = {cell.value.unit for cell in found_cells if cell and cell.value}
         times = kind == "number" and len(units) > 1
         numbers: list[object] = [
             None
@@ -418,7 +420,7 @@ def _column(
             else in_days(cell.value)
             if times
             else cell.value.number
-            for cell in held
+            for cell in found_cells
         ]
         mixed = tuple(sorted(units)) if kind == "money" and len(units) > 1 else ()
         unit = next(iter(units)) if len(units) == 1 else "day" if times else ""
@@ -427,12 +429,12 @@ def _column(
         yes, no = YES_NO[language]
         words = [
             None if cell is None or cell.value is None else yes if cell.value.text == "yes" else no
-            for cell in held
+            for cell in found_cells
         ]
         return SheetColumn(column.question, key, "text", unread=unread, values=(yes, no)), [*words]
     texts = [
         None if cell is None else cell.value.text if kind == "date" and cell.value else cell.text
-        for cell in held
+        for cell in found_cells
     ]
     few = tuple(dict.fromkeys(text for text in texts if text)) if kind == "text" else ()
     return SheetColumn(column.question, key, kind, unread=unread, values=few), [*texts]
@@ -566,12 +568,12 @@ def _values(
                 name = _name_of(dataset, row, of, names)
                 if query.compute != "list" and by != of:
                     beside = shown(dataset.rows[row - 1][by], dataset.columns[by].unit)
-                    told = ", ".join(filter(None, (name, text)))
-                    text = render("computed_beside", language, value=told, beside=beside)
+                    label = ", ".join(filter(None, (name, text)))
+                    text = render("computed_beside", language, value=label, beside=beside)
                 elif name:
                     text = render("computed_beside", language, value=name, beside=text)
                 by_value.setdefault(text, []).append(row)
-            yield from ((text, tuple(held)) for text, held in by_value.items())
+            yield from ((text, tuple(numbers)) for text, numbers in by_value.items())
         case "count":
             yield _count_text(dataset, computed, language), rows
         case "largest total":

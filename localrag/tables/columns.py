@@ -55,8 +55,8 @@ def proposed(question: str, operation: Operation, llm: LLM) -> tuple[Column, ...
         for column in proposal(llm, messages, _ColumnProposal, schema, _MOST_TOKENS).columns
         if column.question.strip() and len(column.question) < LONGEST_COLUMN
     }
-    made = tuple(columns.values())
-    if operation in ("LIST", "COUNT") and made and made[0].kind == "yes/no":
+    proposals = tuple(columns.values())
+    if operation in ("LIST", "COUNT") and proposals and proposals[0].kind == "yes/no":
         # What is listed or counted are the documents for which all is so.
-        return tuple(column for column in made if column.kind == "yes/no")
-    return made
+        return tuple(column for column in proposals if column.kind == "yes/no")
+    return proposals

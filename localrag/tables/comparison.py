@@ -132,16 +132,16 @@ def compared(
     yield Step("columns", {"questions": questions}, None, seconds)
     if not questions:
         return None
-    asked = [(text, "", text) for text in questions]
+    entries = [(text, "", text) for text in questions]
     if len(questions) == 1:
         titles = {source: record.title for record in records for source in record.sources}
         sources = [source for source in dict.fromkeys(hits) if source in titles]
-        asked = [
+        entries = [
             (titles[source] or short_name(source), source, questions[0])
             for source in sources[:MOST_DOCUMENTS]
         ]
     sides, texts, steps = list[ComparedSide](), list[str](), CellSteps()
-    for number, (name, source, text) in enumerate(asked, 1):
+    for number, (name, source, text) in enumerate(entries, 1):
         began = time.perf_counter()
         reply = ask(text, source)
         stated = reply.stated and bool(reply.citations)
@@ -151,7 +151,7 @@ def compared(
         yield steps.step(
             name_of(source) if source else text,
             "found" if stated else "not stated",
-            len(asked) - number,
+            len(entries) - number,
             reply.confidence,
             time.perf_counter() - began,
         )
@@ -162,18 +162,18 @@ def compared(
     language = answer_language(question)
     values = [value_of(side.reply.text, text) for side, text in zip(sides, texts, strict=True)]
     order = ordered(values)
-    told = tuple(render(f"comparison_{place}", language) for place in order)
+    order_texts = tuple(render(f"comparison_{place}", language) for place in order)
     difference = difference_of(values, language) if order else ""
     conclusion, seconds = "", 0.0
     # A sentence of a document that could steer the model stands in no prompt that nobody guards.
     guessed = chooser.is_probed and not order
     if not (strict or guessed or any(may_steer(side.text) for side in sides)):
-        conclude = partial(_concluded, question, sides, told, difference, language, llm)
+        conclude = partial(_concluded, question, sides, order_texts, difference, language, llm)
         conclusion, seconds = timed(conclude)
     if conclusion and order and not _agrees(conclusion, question, sides, order, chooser):
         conclusion = ""
     yield Step("write", {"passages": len(sides)}, None, seconds)
-    return Contrast(tuple(sides), told, conclusion, difference)
+    return Contrast(tuple(sides), order_texts, conclusion, difference)
 
 
 def _concluded(
@@ -216,15 +216,15 @@ def _agrees(
     choice = choose_by_examples("direction", language, question, _DIRECTIONS, chooser)
     if not choice.read:
         return True
-    wanted = _DIRECTIONS[max(range(len(_DIRECTIONS)), key=lambda place: choice[place])].lower()
-    if wanted == "other":
+    direction = _DIRECTIONS[max(range(len(_DIRECTIONS)), key=lambda place: choice[place])].lower()
+    if direction == "other":
         return True
     if order[0] == "equal":  # neither is
         return False
-    if wanted not in order:  # of two dates neither is the larger
+    if direction not in order:  # of two dates neither is the larger
         return True
     first = _named_first(conclusion, sides)
-    return first is None or order[first] == wanted
+    return first is None or order[first] == direction
 
 
 def _named_first(text: str, sides: Sequence[ComparedSide]) -> int | None:

@@ -22,11 +22,11 @@ def relevant(question: str, columns: Sequence[SheetColumn]) -> tuple[SheetColumn
     """The columns that a model is shown, in their order."""
     if len(columns) <= _MOST_SHOWN:
         return tuple(columns)
-    asked = fold(question)
+    folded_question = fold(question)
 
     def touches(column: SheetColumn) -> int:
         texts = (column.name, *column.values)
-        return sum(len(text) for text in texts if len(text) > 1 and fold(text) in asked)
+        return sum(len(text) for text in texts if len(text) > 1 and fold(text) in folded_question)
 
     best = sorted(columns, key=lambda column: -touches(column))[:_MOST_SHOWN]
     return tuple(column for column in columns if column in best)
@@ -46,11 +46,11 @@ def described(
         )
         note = f" ({column.unit})" if column.unit else ""
         values = [_cut(value) for value in column.values[:_SHOWN_VALUES]]
-        shown = f": {', '.join(values)}" if values and column.kind == "text" else ""
-        more = ", …" if len(column.values) > _SHOWN_VALUES and shown else ""
+        value_list = f": {', '.join(values)}" if values and column.kind == "text" else ""
+        more = ", …" if len(column.values) > _SHOWN_VALUES and value_list else ""
         empty = empty_rows.get(column.key)
         nulls = f"; NULL in {empty} rows" if empty else ""
-        lines.append(f"- {column.key} {kind}{note}{shown}{more}{nulls}")
+        lines.append(f"- {column.key} {kind}{note}{value_list}{more}{nulls}")
     places = [dataset.columns.index(column) for column in columns]
     sample = [
         " | ".join(_cut("" if row[place] is None else str(row[place])) for place in places)

@@ -83,24 +83,24 @@ def select(
     """
     records = [record for record in library.documents() if record.id not in without]
     names = {path: called(path) for record in records for path in record.sources}
-    wanted: set[str] | None = None
+    paths: set[str] | None = None
     for pattern in patterns:
         matches = frozenset[str]().union(
             *(look.by_names(names).within or () for look in _filters(pattern))
         )
-        if not matches and not (lenient and (wanted or pattern != patterns[-1])):
+        if not matches and not (lenient and (paths or pattern != patterns[-1])):
             raise UsageError(
                 "Of {count} documents none matches {pattern}.",
                 hint="See what is there with `localrag status --documents`.",
                 count=len(records),
                 pattern=pattern,
             )
-        wanted = (wanted or set()) | matches
+        paths = (paths or set()) | matches
     left = None if among is None else set(among)
     documents = [
         record
         for record in records
-        if (wanted is None or wanted.intersection(record.sources))
+        if (paths is None or paths.intersection(record.sources))
         and (left is None or record.id in left)
     ]
     documents.sort(key=lambda record: record.sources[:1])
@@ -205,15 +205,15 @@ def fill(
     `ask` raises but for failures of the model in one document, which leave that cell unread.
     """
     began = time.perf_counter()
-    kept = _kept_replies(library, work)
-    seconds = [reply.seconds for reply in kept.values() if reply.seconds > 0]
+    saved_replies = _kept_replies(library, work)
+    seconds = [reply.seconds for reply in saved_replies.values() if reply.seconds > 0]
     count = len(work.documents) * len(work.columns)
     private = sum(record.id in work.private for record in work.documents) * len(work.columns)
-    to_read = count - len(kept) - private
+    to_read = count - len(saved_replies) - private
     pace = sum(seconds) / len(seconds) if seconds else SECONDS_A_CELL
     rows = tuple(Row(record.id, record.sources[0], record.title, ()) for record in work.documents)
-    yield Begun(len(rows), len(work.columns), len(kept), to_read, pace * to_read, rows)
-    replies: dict[tuple[str, str], Reply] = dict(kept)
+    yield Begun(len(rows), len(work.columns), len(saved_replies), to_read, pace * to_read, rows)
+    replies: dict[tuple[str, str], Reply] = dict(saved_replies)
     failed: dict[tuple[str, str], str] = {}
     keeper = Keeper(library)
     halted, late, todo = False, False, to_read
@@ -244,7 +244,9 @@ def fill(
                     to_read -= 1
             cell = _cell(replies.get(at), column, failed.get(at, ""))
             source = document.sources[0]
-            yield CellDone(number, place, source, cell, kept=known and at in kept, left=to_read)
+            yield CellDone(
+                number, place, source, cell, kept=known and at in saved_replies, left=to_read
+            )
             yield from keeper.keep()
     yield from keeper.finish()
     yield _table(work, replies, failed, time.perf_counter() - began)

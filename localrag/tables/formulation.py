@@ -147,10 +147,10 @@ def _queries(question: str, dataset: Dataset, llm: LLM) -> Iterator[Query | None
 def _query_messages(question: str, dataset: Dataset, language: LanguageCode) -> list[Message]:
     label = LANGUAGES[language].words.question_label
     named = condition_texts(linked(question, dataset))
-    told = f"-- {named}\n\n" if named else ""
+    comment = f"-- {named}\n\n" if named else ""
     columns = relevant(question, dataset.columns)
     rows = described(dataset, columns, dataset.empty_rows())
-    text = f"{rows}\n\n{told}{label}: {question.strip()}"
+    text = f"{rows}\n\n{comment}{label}: {question.strip()}"
     return with_examples("table_sql", language, text)
 
 

@@ -25,14 +25,14 @@ _SHORTEST_NAME = 3
 
 def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
     """The conditions that the words of a question name: values of columns, and a date."""
-    asked = fold(question)
+    folded_question = fold(question)
     conditions: list[Condition] = []
     for column in dataset.columns:
         if column.kind != "text":
             continue
         if column.key in _NAMES:
             continue
-        named = [value for value in column.values if _stands_in(fold(value), asked)]
+        named = [value for value in column.values if _stands_in(fold(value), folded_question)]
         whole = [value for value in named if not any(value in other != value for other in named)]
         if len(whole) == 1:
             conditions.append(Condition(column.key, "=", whole[0]))
@@ -49,13 +49,13 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     "fridges", of five logs two. Words for different ones, as in "from January to March", single out
     nothing. A date is no such word, see `_dated`.
     """
-    asked = fold(question)
+    folded_question = fold(question)
     names = [fold(f"{short_name(table.source)} {table.sheet}") for table in dataset.tables]
     words = {word for name in names for word in _WORD_OF_NAME.findall(name)}
     named = [
         {place for place, name in enumerate(names) if word in name}
         for word in words
-        if _begins_word(word, asked)
+        if _begins_word(word, folded_question)
     ]
     fewest = min(named, key=len, default=set())
     if not 0 < len(fewest) < len(names) or not all(fewest <= places for places in named):
@@ -63,20 +63,20 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     return dataset_of([dataset.tables[place] for place in sorted(fewest)])
 
 
-def _begins_word(word: str, asked: str) -> bool:
+def _begins_word(word: str, question: str) -> bool:
     """Whether a word of the question begins with it, as a plural does; in Chinese, holds it."""
     if not word.isascii():
-        return word in asked
-    return re.search(rf"(?<!\w){re.escape(word)}", asked) is not None
+        return word in question
+    return re.search(rf"(?<!\w){re.escape(word)}", question) is not None
 
 
-def _stands_in(value: str, asked: str) -> bool:
+def _stands_in(value: str, question: str) -> bool:
     """Whether a value stands in the question as words of its own: "Oak", not in "Oakmere"."""
     if len(value) < (_SHORTEST_NAME if value.isascii() else 2):
         return False
     if not value.isascii():
-        return value in asked
-    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", asked) is not None
+        return value in question
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", question) is not None
 
 
 def _dated(prefix: str, columns: Sequence[SheetColumn]) -> Iterator[Condition]:

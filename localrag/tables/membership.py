@@ -143,10 +143,10 @@ def table(
         if patience.ends(time.perf_counter() - began, len(degrees), left + 1):
             return None
         read = sections(question, source)
-        degree, taken = timed(partial(belongs, question, document, read, chooser, quote))
+        degree, duration = timed(partial(belongs, question, document, read, chooser, quote))
         degrees.append(degree)
         state: CellState = "found" if degree.is_read else "not read"
-        yield steps.step(name(source), state, left, 1.0 / (1.0 + math.exp(-degree.odds)), taken)
+        yield steps.step(name(source), state, left, 1.0 / (1.0 + math.exp(-degree.odds)), duration)
     chosen = members(degrees)
     if chosen is None:
         return None

@@ -136,11 +136,12 @@ def candidates(
 
 def ranked(question: str, datasets: Sequence[Dataset], tokenize: Tokenize) -> list[Dataset]:
     """The datasets that share words with a question, those that share the rarest most first."""
-    asked = set(tokenize(question))
+    question_terms = set(tokenize(question))
     terms = [set(tokenize(_words(dataset))) for dataset in datasets]
     frequency = Counter(term for some in terms for term in some)
     scores = [
-        sum(math.log1p(len(datasets) / frequency[term]) for term in asked & some) for some in terms
+        sum(math.log1p(len(datasets) / frequency[term]) for term in question_terms & some)
+        for some in terms
     ]
     order = sorted(range(len(datasets)), key=lambda place: -scores[place])
     return [datasets[place] for place in order if scores[place] > 0]
@@ -194,10 +195,10 @@ def _judged(rows: Rows, question: str, language: LanguageCode) -> tuple[str, str
     names = [source.replace("\\", "/").rpartition("/")[2] for source in rows.sources[:_NAMED]]
     more = ", …" if len(rows.sources) > _NAMED else ""
     folder = rows.folder.replace("\\", "/").rpartition("/")[2]
-    told = LANGUAGES[language].words.table_documents.format(
+    prefix = LANGUAGES[language].words.table_documents.format(
         count=len(rows.documents), folder=folder
     )
-    return f"{told} {', '.join(names)}{more}", "documents_fit"
+    return f"{prefix} {', '.join(names)}{more}", "documents_fit"
 
 
 def _words(dataset: Dataset) -> str:

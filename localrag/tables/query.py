@@ -217,10 +217,10 @@ def counted_rows(dataset: Dataset, query: Query) -> list[int]:
     )
     if query.compute in ("largest", "smallest"):
         inner = sql_of(query).replace(f"SELECT {_quoted(query.of)} FROM", "SELECT row FROM", 1)
-        found = run(dataset, inner)
+        result = run(dataset, inner)
     else:
-        found = run(dataset, f"SELECT row FROM data{also} ORDER BY row")
-    return [int(str(row[0])) for row in found.rows]
+        result = run(dataset, f"SELECT row FROM data{also} ORDER BY row")
+    return [int(str(row[0])) for row in result.rows]
 
 
 def adds_up_numbers_of_rows(dataset: Dataset, query: Query) -> bool:

@@ -55,10 +55,10 @@ def saved_tables(library: Library) -> list[SavedTable]:
 
 def saved_table(library: Library, name: str) -> SavedTable:
     """The one of that name. Raises UsageError where there is none."""
-    kept = library.saved_tables()
-    if name not in kept:
-        raise _unknown(name, kept)
-    return _saved(library, name, *kept[name])
+    tables = library.saved_tables()
+    if name not in tables:
+        raise _unknown(name, tables)
+    return _saved(library, name, *tables[name])
 
 
 def forget_table(library: Library, name: str) -> None:

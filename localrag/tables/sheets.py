@@ -204,15 +204,15 @@ def _raw_tables(
         lines = _until_stopped(text[span.start : span.end].split("\n"), stopped)
         rows, places, totals = _rows_of(lines, span.start, span.header, span.header_rows)
         names = _names(span.header, rows)
-        made = RawTable(document.source, label, names, rows, places, totals, document_id)
+        table = RawTable(document.source, label, names, rows, places, totals, document_id)
         if pending and not span.header_rows and pending.names == names:
-            pending.rows.extend(made.rows)
-            pending.places.extend(made.places)
-            pending = replace(pending, totals=pending.totals + made.totals)
+            pending.rows.extend(table.rows)
+            pending.places.extend(table.places)
+            pending = replace(pending, totals=pending.totals + table.totals)
             continue
         if pending:
             yield pending
-        pending = made if len(names) > 1 and made.rows else None
+        pending = table if len(names) > 1 and table.rows else None
     if pending:
         yield pending
 
@@ -332,7 +332,7 @@ def dataset_of(group: Sequence[RawTable], stopped: threading.Event | None = None
         added["file"] = [short_name(table.source) for table in group for _ in table.rows]
     if len(sheets) > 1:
         added["sheet"] = [table.sheet for table in group for _ in table.rows]
-    taken: set[str] = {"data", "row", "rowid"}
+    keys: set[str] = {"data", "row", "rowid"}
     columns: list[SheetColumn] = []
     typed: list[list[object]] = []
     for name in islice(names, most):
@@ -342,12 +342,12 @@ def dataset_of(group: Sequence[RawTable], stopped: threading.Event | None = None
             for place in [places_of.get(name)]
             for row in _until_stopped(table.rows, stopped)
         ]
-        for column, values in _typed_columns(name, texts, taken, stopped):
+        for column, values in _typed_columns(name, texts, keys, stopped):
             columns.append(column)
             typed.append(values)
     for name, texts in added.items():
         few = tuple(dict.fromkeys(texts))
-        columns.append(SheetColumn(name, key_of(name, taken), "text", values=few))
+        columns.append(SheetColumn(name, key_of(name, keys), "text", values=few))
         typed.append(list(texts))
     rows = list(zip(*typed, strict=True)) if typed else []
     return Dataset(
@@ -358,12 +358,12 @@ def dataset_of(group: Sequence[RawTable], stopped: threading.Event | None = None
 def _told_apart(names: Sequence[str]) -> list[str]:
     """Names of columns, each once: the second "Year" is "Year 2", one without a name "column 3"."""
     counts = Counter[str]()
-    told = []
+    distinct_names = []
     for place, name in enumerate(names, 1):
         name = name or f"column {place}"
         counts[name] += 1
-        told.append(name if counts[name] == 1 else f"{name} {counts[name]}")
-    return told
+        distinct_names.append(name if counts[name] == 1 else f"{name} {counts[name]}")
+    return distinct_names
 
 
 def short_name(source: str) -> str:
@@ -381,11 +381,11 @@ def key_of(name: str, taken: set[str]) -> str:
         name = name.replace(sign, f" {word} ")
     key = _NAME.sub("_", name).strip("_") or "column"
     key = f"c_{key}" if key[0].isdigit() or key.upper() in _KEYWORDS else key
-    made, number = key, 2
-    while made.lower() in taken:
-        made, number = f"{key}_{number}", number + 1
-    taken.add(made.lower())
-    return made
+    unique_key, number = key, 2
+    while unique_key.lower() in taken:
+        unique_key, number = f"{key}_{number}", number + 1
+    taken.add(unique_key.lower())
+    return unique_key
 
 
 _WORDS = (
@@ -400,7 +400,7 @@ _KEYWORDS = frozenset(_WORDS.split())
 
 
 def _typed_columns(
-    name: str, texts: Sequence[str], taken: set[str], stopped: threading.Event | None
+    name: str, texts: Sequence[str], keys: set[str], stopped: threading.Event | None
 ) -> Iterator[tuple[SheetColumn, list[object]]]:
     counts = Counter(texts)
     filled = Counter(
@@ -411,7 +411,7 @@ def _typed_columns(
         }
     )
     sample = list(islice(filled, _SAMPLE))
-    key = key_of(name, taken)
+    key = key_of(name, keys)
     comma = decimal_comma(sample)
     # A column of words is none of numbers, however long it is.
     likely = sum(amount_in(text, comma=comma) is not None for text in sample)
@@ -433,7 +433,7 @@ def _typed_columns(
             [amounts.get(text) for text in texts],
         )
         if mixed:
-            other = key_of(f"{name} currency", taken)
+            other = key_of(f"{name} currency", keys)
             of_rows: list[object] = [
                 numbers[text][1] if text in numbers else None for text in texts
             ]
@@ -454,7 +454,7 @@ def _typed_columns(
     yield SheetColumn(name, key, "text", values=few), [text or None for text in texts]
     begun = sum(_BEGINS_WITH_NUMBER.match(text) is not None for text in sample)
     if sample and begun >= COUNTED * len(sample):
-        beside = key_of(f"{name} number", taken)
+        beside = key_of(f"{name} number", keys)
         yield (
             SheetColumn(f"{name} (number)", beside, "number", of=name),
             [

@@ -135,12 +135,12 @@ def _ordered(select: exp.Select) -> exp.Select:
                 within = inner.this.args.get("where")
                 if within and others and within != exp.Where(this=exp.and_(*others)):
                     raise ValueError(clause)  # the largest of some rows, among others
-                made = select.copy()
-                made.set("where", within.copy() if within else None)
+                result = select.copy()
+                result.set("where", within.copy() if within else None)
                 if others and not within:
-                    made = made.where(*others)
+                    result = result.where(*others)
                 first = exp.Ordered(this=clause.this.copy(), desc=isinstance(value, exp.Max))
-                return made.order_by(first).limit(1)
+                return result.order_by(first).limit(1)
     return select
 
 

@@ -225,11 +225,11 @@ def amount_in(cell: str, *, comma: bool = False) -> tuple[float, str] | None:
     match = _NUMERIC.fullmatch(cell)
     if match is None or bool(match["open"]) != bool(match["close"]):
         return None
-    found = _amount(match["digits"], comma=comma)
-    if found is None or (match["before"] and match["behind"] in ("%", "％")):
+    amount = _amount(match["digits"], comma=comma)
+    if amount is None or (match["before"] and match["behind"] in ("%", "％")):
         return None
     negative = bool(match["open"]) != (match["sign"] in tuple("-−–") or bool(match["inner"]))
-    number = found * _SCALES.get((match["scale"] or "").lower(), 1.0)
+    number = amount * _SCALES.get((match["scale"] or "").lower(), 1.0)
     number = -number if negative else number
     sign = (match["before"] or match["behind"] or "").lower()
     if sign in ("%", "％", "‰"):

@@ -54,13 +54,13 @@ def decided(
     began = time.perf_counter()
     language = answer_language(question)
     answers, unstated = tuple(choices) or YES_NO[language], UNSTATED[language]
-    asked, options = {"question": question.strip()}, (*answers, unstated)
+    fields, options = {"question": question.strip()}, (*answers, unstated)
     if choices:  # by their letters: of words, a short one is likelier whatever it says
         letters = ascii_uppercase[: len(options)]
         listed = "\n".join(map("{}: {}".format, letters, options))
-        task, options = render("one_of", language, **asked, choices=listed), tuple(letters)
+        task, options = render("one_of", language, **fields, choices=listed), tuple(letters)
     else:
-        task = render("whether", language, **asked)
+        task = render("whether", language, **fields)
     likeliest = 0.0
     for hit in hits[:PASSAGES]:
         read = unsteered(hit)

@@ -161,11 +161,11 @@ class Figure:
 def figures(text: str) -> list[Figure]:
     """The figures of a text, in their order."""
     entries: list[Figure] = []
-    taken = [False] * (len(text) + 1)
+    in_figure = [False] * (len(text) + 1)
 
     def take(figure: Figure | None) -> None:
-        if figure and not any(taken[figure.start : figure.end]):
-            taken[figure.start : figure.end] = [True] * (figure.end - figure.start)
+        if figure and not any(in_figure[figure.start : figure.end]):
+            in_figure[figure.start : figure.end] = [True] * (figure.end - figure.start)
             entries.append(figure)
 
     for pattern in _DATES:
@@ -215,14 +215,14 @@ def figures_not_in(text: str, others: Sequence[str], counted: str | None = None)
     """
     if counted is not None:
         return _counts_not_in(text, others, counted)
-    wanted = [f for f in figures(text) if not _counts(f, text[f.start : f.end])]
-    if not wanted:
+    candidates = [f for f in figures(text) if not _counts(f, text[f.start : f.end])]
+    if not candidates:
         return []
     there = [figure for other in others for figure in figures(other)]
     digits = _digits(others)
     return [
         f
-        for f in wanted
+        for f in candidates
         if not any(f.agrees(other) for other in there)
         and not _spelled(text[f.start : f.end], digits)
     ]

@@ -97,12 +97,12 @@ def shares(texts: Iterable[str]) -> dict[LanguageCode, float]:
     has an English function word is neither: German, say, or code. Half of a mixed text is each.
     """
     counts: dict[LanguageCode, float] = dict.fromkeys(LANGUAGES, 0.0)
-    asked = 0
+    text_count = 0
     for text in texts:
         words = [word.lower() for word in _LATIN_WORD.findall(text)]
         if len(words) + len(_HAN_CHARACTER.findall(text)) / _CHARACTERS_A_WORD < _RUNNING_TEXT:
             continue
-        asked += 1
+        text_count += 1
         language = detect(text)
         if language == "mixed":
             counts[ENGLISH.code] += 0.5
@@ -110,7 +110,7 @@ def shares(texts: Iterable[str]) -> dict[LanguageCode, float]:
         elif language != ENGLISH.code or _is_english(words):
             counts[language] += 1
     most_first = sorted(counts.items(), key=lambda item: -item[1])
-    return {code: count / (asked or 1) for code, count in most_first}
+    return {code: count / (text_count or 1) for code, count in most_first}
 
 
 def _is_english(words: Sequence[str]) -> bool:

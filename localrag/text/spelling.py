@@ -15,9 +15,9 @@ def edits_between(word: str, other: str, most: int) -> int:
     row = list(range(len(other) + 1))
     for i, letter in enumerate(word, start=1):
         earlier, before, row = before, row, [i]
-        for j, wanted in enumerate(other, start=1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == wanted:
+        for j, other_letter in enumerate(other, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other_letter))
+            if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == other_letter:
                 cost = min(cost, earlier[j - 2] + 1)
             row.append(cost)
         if min(row) > most:

@@ -136,20 +136,22 @@ def compare(
 
     `search` runs once a question, so that all differences are the variants'.
     """
-    for number, asked in enumerate(questions, start=1):
+    for number, question in enumerate(questions, start=1):
         started = time.perf_counter()
-        candidates = tuple(search(asked.question))
+        candidates = tuple(search(question.question))
         search_seconds = time.perf_counter() - started
         ways: list[Output] = []
         for variant in variants:
             on_stage(Stage(number, variant.name))
-            ways.append(variant.answer(asked.question, candidates, ways))
+            ways.append(variant.answer(question.question, candidates, ways))
         on_stage(Stage(number, JUDGE))
         started = time.perf_counter()
-        language = answer_language(asked.question)
-        findings = judge(asked, language, ways)
+        language = answer_language(question.question)
+        findings = judge(question, language, ways)
         seconds = time.perf_counter() - started
-        yield Compared(asked, language, tuple(ways), findings, seconds, candidates, search_seconds)
+        yield Compared(
+            question, language, tuple(ways), findings, seconds, candidates, search_seconds
+        )
 
 
 def asked_with(question: str, reference: str, answerable: bool | None = None) -> ComparedQuestion:

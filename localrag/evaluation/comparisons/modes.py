@@ -215,20 +215,21 @@ def _decisions(questions: Sequence[Compared[Verdict]], self_rag: int) -> Decisio
         for question, answer in zip(questions, answers, strict=True)
         if answer.metrics
     ]
-    without = [known for known, made in decided if not made.retrieval_needed]
-    searched = [(known, made) for known, made in decided if made.retrieval_needed]
-    irrelevant = [known for known, made in searched if not made.relevant_documents]
+    without = [known for known, metrics in decided if not metrics.retrieval_needed]
+    searched = [(known, metrics) for known, metrics in decided if metrics.retrieval_needed]
+    irrelevant = [known for known, metrics in searched if not metrics.relevant_documents]
     return DecisionFacts(
         not_needed=len(without),
         not_needed_wrongly=without.count(True),
-        passages=sum(made.documents_retrieved for _, made in decided),
-        relevant=sum(made.relevant_documents for _, made in decided),
+        passages=sum(metrics.documents_retrieved for _, metrics in decided),
+        relevant=sum(metrics.relevant_documents for _, metrics in decided),
         none_relevant=len(irrelevant),
         none_relevant_rightly=irrelevant.count(False),
         none_relevant_wrongly=irrelevant.count(True),
-        candidates=sum(len(made.response_support_ratings) for _, made in decided),
+        candidates=sum(len(metrics.response_support_ratings) for _, metrics in decided),
         rejected=sum(
-            bool(made.relevant_documents) and not made.used_retrieval for _, made in searched
+            bool(metrics.relevant_documents) and not metrics.used_retrieval
+            for _, metrics in searched
         ),
         sentences=len(ratings),
         unsupported=ratings.count("no support"),

@@ -81,12 +81,12 @@ class PairJudge:
     def _verdicts(
         self,
         criteria: Sequence[Criterion],
-        asked: ComparedQuestion,
+        question: ComparedQuestion,
         answers: tuple[str, str],
         language: LanguageCode,
     ) -> dict[Criterion, Verdict]:
         prompts = [
-            {name: _messages(name, asked, order, language) for name in criteria}
+            {name: _messages(name, question, order, language) for name in criteria}
             for order in (answers, answers[::-1])
         ]
         for messages in (messages for order in prompts for messages in order.values()):
@@ -127,16 +127,16 @@ def _verdicts_without_judge(
 
 
 def _messages(
-    criterion: Criterion, asked: ComparedQuestion, answers: Sequence[str], language: LanguageCode
+    criterion: Criterion, question: ComparedQuestion, answers: Sequence[str], language: LanguageCode
 ) -> list[Message]:
     """The answers first: they are read once for all criteria."""
     right = ""
-    if asked.reference:
-        right = render("compare_reference", language, reference=asked.reference) + "\n"
+    if question.reference:
+        right = render("compare_reference", language, reference=question.reference) + "\n"
     first, second = answers
-    given = {"question": asked.question, "reference": right, "first": first, "second": second}
-    system = render("compare_pair", language, **given)
+    fields = {"question": question.question, "reference": right, "first": first, "second": second}
+    system = render("compare_pair", language, **fields)
     name = f"compare_{criterion}"
-    if asked.reference and criterion in ("accuracy", "completeness"):
+    if question.reference and criterion in ("accuracy", "completeness"):
         name += "_known"
     return [Message("system", system), Message("user", render(name, language))]

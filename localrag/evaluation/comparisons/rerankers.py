@@ -128,8 +128,8 @@ class ReferenceJudge:
         refused = refuses(answer), refuses(asked.reference)
         if any(refused):
             return (1.0, 1.0) if all(refused) else (0.0, 0.0)
-        given = {"question": asked.question, "reference": asked.reference, "answer": answer}
-        system = Message("system", render("compare_answer", language, **given))
+        fields = {"question": asked.question, "reference": asked.reference, "answer": answer}
+        system = Message("system", render("compare_answer", language, **fields))
         agrees, complete = (
             self._yes([system, Message("user", render(task, language))], language)
             for task in ("compare_agrees", "compare_complete")

@@ -103,10 +103,10 @@ def calibrate(
     """
     graded: list[_Graded] = []
     for item in items:
-        asked = None
+        questions = None
         if item.task == "evasive":
-            asked = asked_back(judge, embedder, item.question, item.answer, item.language)
-        cosines = [cosine for _, cosine in asked or ()]
+            questions = asked_back(judge, embedder, item.question, item.answer, item.language)
+        cosines = [cosine for _, cosine in questions or ()]
         graded.append(_Graded(item, _judgement(judge, item), cosines))
         done()
     trusts = tuple(

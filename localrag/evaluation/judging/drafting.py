@@ -84,14 +84,14 @@ def draft(
     """
     usable = [passage for passage in passages if SHORTEST <= len(passage.text.strip()) <= LONGEST]
     order = spread(usable)
-    asked: set[str] = set()
-    for kind, wanted in ((True, answerable), (False, unanswerable)):
+    keys: set[str] = set()
+    for kind, count in ((True, answerable), (False, unanswerable)):
         # The unanswerable ones begin elsewhere, so that not both kinds ask about the same.
         start = 0 if kind else min(answerable, len(order) // 2)
         turned = [*order[start:], *order[:start]]
-        made = 0
-        for place, passage in enumerate(turned[: max(wanted * TRIES, FEWEST_TRIES)]):
-            if made == wanted:
+        draft_count = 0
+        for place, passage in enumerate(turned[: max(count * TRIES, FEWEST_TRIES)]):
+            if draft_count == count:
                 break
             candidate = (
                 _answerable(passage, llm, judge)
@@ -99,9 +99,9 @@ def draft(
                 else _unanswerable(passage, place, llm, judge, find)
             )
             key = " ".join(tokens(candidate.question)) if candidate else ""
-            if candidate and key not in asked:
-                asked.add(key)
-                made += 1
+            if candidate and key not in keys:
+                keys.add(key)
+                draft_count += 1
                 yield candidate
 
 

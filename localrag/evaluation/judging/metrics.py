@@ -74,8 +74,8 @@ def _of_answer(work: Workload) -> tuple[float, float]:
 
 
 def _of_contexts(work: Workload) -> tuple[float, float]:
-    asked = work.passages * work.references * _USEFUL
-    return (work.tokens + asked if work.references else 0.0), 0.0
+    prompt_tokens = work.passages * work.references * _USEFUL
+    return (work.tokens + prompt_tokens if work.references else 0.0), 0.0
 
 
 def _of_citations(work: Workload) -> tuple[float, float]:
@@ -126,11 +126,11 @@ def answer_relevancy(case: Case) -> float | Missing:
         return 0.0
     plain = without_markers(case.response.answer).strip()
     evidence.evasive = case.judge.evasive(plain, language)
-    asked = asked_back(case.judge, case.embedder, case.sample.question, plain, language)
-    if asked is None:
+    questions = asked_back(case.judge, case.embedder, case.sample.question, plain, language)
+    if questions is None:
         return "unreadable"
-    evidence.asked = asked
-    return mean_relevancy([cosine for _, cosine in asked], evidence.evasive.verdict)
+    evidence.asked = questions
+    return mean_relevancy([cosine for _, cosine in questions], evidence.evasive.verdict)
 
 
 def asked_back(

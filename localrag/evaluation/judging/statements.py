@@ -59,10 +59,14 @@ def accepted(made: object, sentence: str, known: str) -> list[str]:
     statements may speak of.
     """
     texts = list(dict.fromkeys(texts_of(made)))
-    allowed, wanted = set(tokens(known)), set(tokens(sentence))
+    allowed, sentence_tokens = set(tokens(known)), set(tokens(sentence))
     for text in texts:
         has = set(tokens(text))
         if not has or len(has & allowed) < KNOWN_SHARE * len(has):
             return []
-    kept = set().union(*(tokens(text) for text in texts))
-    return texts if len(kept & wanted) >= KEPT_SHARE * len(wanted) else []
+    statement_tokens = set().union(*(tokens(text) for text in texts))
+    return (
+        texts
+        if len(statement_tokens & sentence_tokens) >= KEPT_SHARE * len(sentence_tokens)
+        else []
+    )

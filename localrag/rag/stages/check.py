@@ -25,12 +25,12 @@ def check(run: AnswerRun) -> Pieces:
 
     Raises `GenerationError` from the model.
     """
-    evidence, answer, shown = run.evidence, run.statements, run.unsupported == "mark"
+    evidence, answer, marks_unsupported = run.evidence, run.statements, run.unsupported == "mark"
     if evidence is None or not answer:
         return
     if refuses(words(answer)):
         run.statements, run.conflicts = uncited(answer), None
-        if not shown:
+        if not marks_unsupported:
             yield from run.statements
         return
     question, chunks, tools = run.question, run.passages, run.tools
@@ -39,12 +39,12 @@ def check(run: AnswerRun) -> Pieces:
     def closest(statement: str) -> Sequence[tuple[str, Citation]]:
         # Measured of answers that are shown; what decides whether one is goes by the model.
         text = f"{question} {statement}"
-        return run.attributor.nearest_sentences(numbers, text, 1) if shown else ()
+        return run.attributor.nearest_sentences(numbers, text, 1) if marks_unsupported else ()
 
     passages = Passages(question, chunks, tools.tokenize, closest)
     ask = asking(question, evidence, answer, chunks, tools, run.grader, run.unsupported)
     answer = yield from checked(answer, passages, ask)
-    if not shown:
+    if not marks_unsupported:
         strict = run.unsupported == "remove unchecked"
         answer = without_unsupported(answer, unchecked=strict)
         if strict:

@@ -42,6 +42,6 @@ class RetrievalDecision:
 def _is_close(run: AnswerRun, grade: Grade) -> bool:
     """Whether the documents have something close to what the model would answer alone."""
     tools, question = run.tools, run.question
-    asked, passages = tools.asked(question), tools.retrieve(question, tools.k)
+    question_words, passages = tools.asked(question), tools.retrieve(question, tools.k)
     unsure = grade.value >= SURELY_NOT or not run.grader.reads_logits
-    return is_close(asked, passages, tools.embedder, by_meaning=unsure)
+    return is_close(question_words, passages, tools.embedder, by_meaning=unsure)

@@ -26,16 +26,16 @@ def write(run: AnswerRun) -> Pieces:
     alone = evidence.keep > 0  # else the prompt shows all passages, with their numbers
     sources = run.attributor.only(evidence.numbers, alone=alone)
     citations = CitedStream(sources, run.question, render("refusal", run.language))
-    shown, begun = run.unsupported == "mark", False
+    marks_unsupported, begun = run.unsupported == "mark", False
     for piece in _answer_pieces(run, evidence, citations):
         if isinstance(piece, Statement):
             piece = piece if begun else replace(piece, text=piece.text.lstrip())
             begun = begun or bool(piece.text)
-        if shown or isinstance(piece, Step):
+        if marks_unsupported or isinstance(piece, Step):
             yield piece
     if begun:
         run.statements = citations.statements
-    elif not shown:
+    elif not marks_unsupported:
         yield from uncited(citations.statements)
 
 
