@@ -302,9 +302,9 @@ def _asked_before(engine: Engine) -> tuple[list[Sequence[int]], list[Sequence[in
 def _kept_answers(library: Library) -> Iterator[_AnswerInPart]:
     """Those of the conversation that was last added to first."""
     for conversation in library.conversations():
-        for kept in library.kept_answers(conversation.key):
+        for entry in library.kept_answers(conversation.key):
             with suppress(msgspec.MsgspecError, RecursionError):  # the folder came from elsewhere
-                yield msgspec.json.decode(kept.record, type=_AnswerInPart)
+                yield msgspec.json.decode(entry.record, type=_AnswerInPart)
 
 
 class IdleReader:

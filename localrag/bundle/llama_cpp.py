@@ -150,7 +150,7 @@ def _compile(source: Path, place: Path, notify: Notify) -> Path:
 
     out = place / "out"
     shutil.rmtree(out, ignore_errors=True)
-    given = os.environ.get("CMAKE_ARGS", "")
+    arguments = os.environ.get("CMAKE_ARGS", "")
     settings = [f"build-dir={place / 'build'}", *_SETTINGS]
     code, lines = pip_runner.run_pip(
         "wheel",
@@ -162,7 +162,7 @@ def _compile(source: Path, place: Path, notify: Notify) -> Path:
         "--wheel-dir",
         str(out),
         str(source),
-        variables={"CMAKE_ARGS": " ".join([given, *_OPTIONS]).strip()},
+        variables={"CMAKE_ARGS": " ".join([arguments, *_OPTIONS]).strip()},
         hear=hear,
     )
     if code:

@@ -92,14 +92,16 @@ def resolve(
         if (name, extra) in seen:
             continue
         seen.add((name, extra))
-        for wanted in requirements(name):
-            if wanted.marker and not wanted.marker.evaluate({**environment, "extra": extra}):
+        for requirement in requirements(name):
+            if requirement.marker and not requirement.marker.evaluate(
+                {**environment, "extra": extra}
+            ):
                 continue
-            other = canonicalize_name(wanted.name)
+            other = canonicalize_name(requirement.name)
             need = needs.setdefault(other, JoinedRequirement(SpecifierSet()))
-            need.specifier &= wanted.specifier
+            need.specifier &= requirement.specifier
             need.by.add(name)
-            todo += [(other, option) for option in ("", *wanted.extras)]
+            todo += [(other, option) for option in ("", *requirement.extras)]
     return needs
 
 
@@ -184,10 +186,10 @@ class WheelCollector:
         from packaging.utils import canonicalize_name
 
         def requirements(name: str) -> list[Requirement]:
-            wanted = self.wheels[name].requirements if name in self.wheels else []
+            wheel_requirements = self.wheels[name].requirements if name in self.wheels else []
             return [
                 requirement
-                for requirement in wanted
+                for requirement in wheel_requirements
                 if canonicalize_name(requirement.name) not in self._without
             ]
 
@@ -197,19 +199,19 @@ class WheelCollector:
     def _fetch(self, missing: Mapping[str, JoinedRequirement]) -> None:
         from packaging.version import Version
 
-        wanted = {name: self._specification(name, need) for name, need in missing.items()}
-        if torch := wanted.pop("torch", None):
+        specifications = {name: self._specification(name, need) for name, need in missing.items()}
+        if torch := specifications.pop("torch", None):
             self._fetch_torch(torch)
-        if wanted:
+        if specifications:
             if self._native:
                 command = ("wheel", "--no-deps", "--wheel-dir", str(self._folder))
-                code, lines = self._pip(*command, *wanted.values())
+                code, lines = self._pip(*command, *specifications.values())
                 if code:
                     raise self._pip_error(lines)
             else:
-                self._fetch_foreign(wanted, missing)
+                self._fetch_foreign(specifications, missing)
         self._take(missing)
-        for name, specification in wanted.items():
+        for name, specification in specifications.items():
             pinned = specification.partition("==")[2]
             if pinned and Version(self.wheels[name].version) != Version(pinned):
                 self._announce(
@@ -231,32 +233,32 @@ class WheelCollector:
             return f"torch==={public}"  # `==` would take a CPU build as well
         return f"{name}=={version}"
 
-    def _fetch_torch(self, wanted: str) -> None:
+    def _fetch_torch(self, specification: str) -> None:
         """As pip is configured; failing that, from where PyTorch publishes its CPU builds."""
         command = self._download()
-        code, lines = self._pip(*command, wanted)
+        code, lines = self._pip(*command, specification)
         if not code:
             return
-        if "+cpu" not in wanted:
+        if "+cpu" not in specification:
             raise self._pip_error(lines)
-        code, lines = self._pip(*command, "--index-url", TORCH_CPU_INDEX, wanted)
+        code, lines = self._pip(*command, "--index-url", TORCH_CPU_INDEX, specification)
         if code:
             raise BundleError(
                 "{package} is neither where pip is configured to look nor at {index}: {reason}.",
                 hint="Allow that address, or bring the wheel from there on a disk and name "
                 "it with --wheel.",
-                package=wanted,
+                package=specification,
                 index=TORCH_CPU_INDEX,
                 reason=failure_reason(lines),
             )
 
     def _fetch_foreign(
-        self, wanted: dict[str, str], missing: Mapping[str, JoinedRequirement]
+        self, specifications: dict[str, str], missing: Mapping[str, JoinedRequirement]
     ) -> None:
         """Wheels for another machine; what has none is built here if it is Python only."""
         from packaging.utils import canonicalize_name
 
-        left = dict(wanted)
+        left = dict(specifications)
         while left:
             code, lines = self._pip(*self._download(), *left.values())
             if not code:
@@ -270,7 +272,7 @@ class WheelCollector:
                 left[name] = any_version
             else:
                 del left[name]
-                self._build_pure(wanted[name])
+                self._build_pure(specifications[name])
 
     def _build_pure(self, specification: str) -> None:
         with files.scratch_folder() as scratch:

@@ -58,10 +58,10 @@ def ahead(seconds: float | None, library: Location, as_json: bool) -> None:
             megabytes=rag.settings.ahead.megabytes,
         )
         report = rag.read_ahead(seconds=seconds, on_event=_tell, stopped=stopped)
-        kept = kept_ahead(rag.library)
+        states = kept_ahead(rag.library)
     if as_json:
         fields = picked(report, "sections", "there", "tokens", "seconds", "ending", "reason")
-        emit_json(fields | {"bytes": report.size, "kept": kept_json(kept)})
+        emit_json(fields | {"bytes": report.size, "kept": kept_json(states)})
         return
     say_tr(
         "Sections read: {sections}, in {seconds:.0f} s ({tokens} tokens, {megabytes:.0f} MB); "
@@ -70,7 +70,7 @@ def ahead(seconds: float | None, library: Location, as_json: bool) -> None:
         **picked(report, "sections", "seconds", "tokens", "there"),
     )
     say_tr(ENDINGS[report.ending], reason=report.reason)
-    say_tr("Read ahead and not used yet: {text}", text=kept_text(kept))
+    say_tr("Read ahead and not used yet: {text}", text=kept_text(states))
 
 
 def _tell(event: Event) -> None:

@@ -65,7 +65,7 @@ def ask(
     library: Location,
     as_json: bool,
     server: bool,
-    **asked: Unpack[Asking],
+    **options: Unpack[Asking],
 ) -> None:
     """Ask and print."""
     from localrag.cli.served import answering
@@ -73,14 +73,14 @@ def ask(
     from localrag.presentation.records import plain
 
     settings = load_settings()
-    graded = (asked["mode"] or settings.answer.mode) == "self-rag"
-    if asked["budget"] and not graded:
+    graded = (options["mode"] or settings.answer.mode) == "self-rag"
+    if options["budget"] and not graded:
         raise click.UsageError(tr("--budget needs --mode self-rag."))
     with answering(library, settings, server=server) as rag:
         if as_json:
-            emit_json(plain(rag.ask(question, **asked)))
+            emit_json(plain(rag.ask(question, **options)))
         else:
-            print_answer(rag, question, asked, explain=explain)
+            print_answer(rag, question, options, explain=explain)
 
 
 def print_answer(rag: Answering, question: str, asked: Asking, *, explain: bool) -> Answer:

@@ -189,7 +189,7 @@ def _exact(library: Location, queries: int, *, as_json: bool) -> None:
             "{count} passages: all are compared, nothing is approximated",
             count=measurement.passages,
         )
-    shown = [
+    table_rows = [
         (
             str(row["rescored"] or tr("all")),
             *(f"{row[name]:.4f}" for name in ("R@10", "R@100")),
@@ -198,7 +198,7 @@ def _exact(library: Location, queries: int, *, as_json: bool) -> None:
         for row in rows
     ]
     heads = "retrieval.rescored", "R@10", "R@100", "p50 ms", "p95 ms"
-    stdout_console().print(table(heads, shown, numbers=range(1, len(heads))))
+    stdout_console().print(table(heads, table_rows, numbers=range(1, len(heads))))
 
 
 def _run_json(run: RetrievalRun) -> dict[str, Any]:
@@ -226,9 +226,9 @@ def _print(
         cells = []
         for metric in run.scores:
             low, high = run.interval(metric)
-            shown = f"{run.mean(metric):.4f}"
+            mean = f"{run.mean(metric):.4f}"
             # The narrow columns keep to the mean; the intervals of all stand in the JSON.
-            cells.append(f"{shown} [{low:.3f}, {high:.3f}]" if metric == "nDCG@10" else shown)
+            cells.append(f"{mean} [{low:.3f}, {high:.3f}]" if metric == "nDCG@10" else mean)
         times = [f"{run.milliseconds(percentile):.1f}" for percentile in (50, 95)]
         rows.append((run.name, *cells, *times))
     heads = tr("Run"), *runs[0].scores, "p50 ms", "p95 ms"

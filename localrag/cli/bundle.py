@@ -125,7 +125,7 @@ def create(
     python: str | None,
     accelerator: str | None,
     as_json: bool,
-    **wanted: Any,
+    **options: Any,
 ) -> None:
     """Show the licences, gather everything, and print where it lies."""
     from localrag.bundle import creation, targets
@@ -137,21 +137,21 @@ def create(
     request = creation.BundleRequest(
         target=targets.chosen(target, python, accelerator),
         preset=None if preset == "none" else preset,
-        **wanted,
+        **options,
     )
     request = _licences(request, store)
     # A trailing .zip names the archive, not the folder in it.
     chosen = place or Path(creation.default_name(request))
     if request.archive and chosen.suffix == ".zip":
         chosen = chosen.with_suffix("")
-    made = creation.create(chosen.absolute(), request, store, cache_folder(), note_tr)
-    if made.without_licence:
-        names = ", ".join(made.without_licence)
+    result = creation.create(chosen.absolute(), request, store, cache_folder(), note_tr)
+    if result.without_licence:
+        names = ", ".join(result.without_licence)
         note_tr(
             "These wheels contain no licence file (see licences/INDEX.txt): {names}",
             names=names,
         )
-    for name, libraries in made.without_library.items():
+    for name, libraries in result.without_library.items():
         note_tr(
             "{name} needs libraries that are neither in the bundle nor part of {system}: "
             "{libraries}",
@@ -162,9 +162,9 @@ def create(
     seconds = time.monotonic() - started
     if as_json:
         emit_json(
-            asdict(made)
+            asdict(result)
             | {
-                "path": str(made.path),
+                "path": str(result.path),
                 "seconds": round(seconds, 1),
                 "target": request.target.name,
                 "python": request.target.python,
@@ -176,13 +176,13 @@ def create(
         return
     note_tr(
         "{files} files, {size:.0f} MB, {wheels} wheels, {models} models; {seconds:.0f} s.",
-        files=made.files,
-        size=made.bytes / 1e6,
-        wheels=made.wheels,
-        models=len(made.models),
+        files=result.files,
+        size=result.bytes / 1e6,
+        wheels=result.wheels,
+        models=len(result.models),
         seconds=seconds,
     )
-    say(made.path)
+    say(result.path)
 
 
 def _licences(request: BundleRequest, store: ModelStore) -> BundleRequest:

@@ -40,10 +40,10 @@ def calibrate(context: click.Context, model: str | None, as_json: bool) -> None:
     from localrag.evaluator.grades import calibrate_grades
 
     named = {"llm.backend": "llama.cpp", "llm.model": model} if model else None
-    with TimedBar() as bar, open_cache(None) as kept:
+    with TimedBar() as bar, open_cache(None) as cache:
         measured, path = calibrate_grades(
             load_settings(named),
-            kept,
+            cache,
             lambda done, total, remaining: bar.show(tr("questions"), done, total, remaining),
         )
     note_tr("Saved in {path}.", path=path)

@@ -109,7 +109,7 @@ def compare(
     with open_library(library) as rag:
         if modes:
             done, stopped = _in_modes(rag, questions, modes, k)
-            shown = of_modes(Comparison(modes, rag.model.llm.name, len(questions), tuple(done)))
+            display = of_modes(Comparison(modes, rag.model.llm.name, len(questions), tuple(done)))
         else:
             compared = rag.compare(
                 question or "",
@@ -117,14 +117,14 @@ def compare(
                 k=k,
                 progress=lambda name: note_tr("Reranking: {name} …", name=name),
             )
-            shown = of_rerankers(compared)
+            display = of_rerankers(compared)
     if page:
-        write_report(page, render_page(shown))
+        write_report(page, render_page(display))
         note_tr("The page is in {path}.", path=page)
     if as_json:
-        emit_json(shown.record())
+        emit_json(display.record())
     elif not page:
-        _print(stdout_console(), shown)
+        _print(stdout_console(), display)
     if stopped is not None:
         raise stopped
 
@@ -171,12 +171,12 @@ def _in_modes(
     return done, None
 
 
-def _print(console: Console, shown: Shown) -> None:
+def _print(console: Console, display: Shown) -> None:
     from rich.text import Text
 
     from localrag.presentation.comparisons import verdicts
 
-    for number, question in enumerate(shown.comparison.questions, start=1):
+    for number, question in enumerate(display.comparison.questions, start=1):
         console.print()
         console.print(Text(f"{number}. {as_name(question.asked.question)}", style="bold"))
         if question.asked.reference:
@@ -188,7 +188,7 @@ def _print(console: Console, shown: Shown) -> None:
             heads, *rows = verdicts(question)
             console.print(table(heads, rows))
     console.print()
-    for section in shown.sections:
+    for section in display.sections:
         console.print(Text(section.heading, style="bold"))
         for line in section.lines:
             console.print(Text("  " + line))
@@ -210,8 +210,8 @@ def _print_way(console: Console, way: Output) -> None:
         rows = []
         for rank, placed in enumerate(way.passages, start=1):
             chunk = placed.context.chunk
-            shown = f"{cited_as(placed.context)}: {words.excerpt(shown_text(chunk), 120)}"
-            rows.append((str(rank), str(placed.before), f"{placed.context.score:.3f}", shown))
+            passage = f"{cited_as(placed.context)}: {words.excerpt(shown_text(chunk), 120)}"
+            rows.append((str(rank), str(placed.before), f"{placed.context.score:.3f}", passage))
         heads = tr("Rank"), tr("Before"), tr("Score"), tr("Passage")
         console.print(table(heads, rows, no_wrap=True, overflow="ellipsis"))
     else:

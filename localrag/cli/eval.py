@@ -177,8 +177,8 @@ def run(
     samples = evenly(read_dataset(dataset), count)
     configurations = named_settings(configs)
     judging = None if no_judge else settings_of(judge)
-    with TimedBar() as bar, open_cache(cache, library) as kept:
-        evaluator = Evaluator(library, kept, documents=documents, tell=_event_printer(bar))
+    with TimedBar() as bar, open_cache(cache, library) as call_cache:
+        evaluator = Evaluator(library, call_cache, documents=documents, tell=_event_printer(bar))
         report = evaluator.evaluate(
             dataset.name, samples, configurations, judging, metrics, reasons=not no_reasons
         )
@@ -210,8 +210,8 @@ def calibrate(judge: Path | None, cache: Path | None, as_json: bool) -> None:
     from localrag.presentation.reports import trust_json
 
     settings = settings_of(judge)
-    with TimedBar() as bar, open_cache(cache) as kept:
-        trust, path = Evaluator(Path(), kept, tell=_event_printer(bar)).calibrate(settings)
+    with TimedBar() as bar, open_cache(cache) as call_cache:
+        trust, path = Evaluator(Path(), call_cache, tell=_event_printer(bar)).calibrate(settings)
     note_tr("Saved in {path}; reports by this judge include it.", path=path)
     if as_json:
         emit_json(trust_json(trust))
@@ -270,28 +270,28 @@ def make(
     _check_outputs((), output)
     settings = settings_of(judge)
     none = count // 5 if unanswerable is None else min(unanswerable, count)
-    made = Counter[bool]()
-    with TimedBar() as bar, open_cache(cache, library) as kept, ExitStack() as stack:
-        evaluator = Evaluator(library, kept, documents=documents, tell=_event_printer(bar))
+    counts = Counter[bool]()
+    with TimedBar() as bar, open_cache(cache, library) as call_cache, ExitStack() as stack:
+        evaluator = Evaluator(library, call_cache, documents=documents, tell=_event_printer(bar))
         file = None
         if output is not None:
             opened = TextIOWrapper(create_file(output), encoding="utf-8", newline="\n")
             file = stack.enter_context(opened)
         for sample in evaluator.draft(settings, answerable=count - none, unanswerable=none):
-            made[sample.answerable] += 1
+            counts[sample.answerable] += 1
             line = as_json(sample.row())
             if file is None:
                 say(line)
             else:
                 file.write(line + "\n")
                 file.flush()
-    if made.total() < count:
+    if counts.total() < count:
         note_tr(
             "Fewer drafts than requested passed the check: {made} of {wanted} with an "
             "answer in the documents, {without} of {none} without one.",
-            made=made[True],
+            made=counts[True],
             wanted=count - none,
-            without=made[False],
+            without=counts[False],
             none=none,
         )
     note_tr("Drafted by a model: check and correct each one before you rely on it.")
@@ -302,14 +302,14 @@ def _event_printer(bar: TimedBar) -> Tell:
     from localrag.evaluation.events import Event, Progressed
     from localrag.presentation.reports import event_text
 
-    shown: set[str] = set()
+    texts: set[str] = set()
 
     def tell(event: Event) -> None:
         text = event_text(event)
         if isinstance(event, Progressed):
             bar.show(text, event.done, event.total, event.left)
-        elif text not in shown:
-            shown.add(text)
+        elif text not in texts:
+            texts.add(text)
             note(text)
 
     return tell
@@ -319,15 +319,15 @@ def _check_outputs(inputs: Iterable[Path], *outputs: Path | None) -> None:
     """Raises `UsageError` for a file that cannot or must not be written, before hours are spent."""
     from localrag.errors import UsageError
 
-    taken = {path.resolve() for path in inputs}
+    used_paths = {path.resolve() for path in inputs}
     for path in filter(None, outputs):
-        if path.resolve() in taken:
+        if path.resolve() in used_paths:
             raise UsageError(
                 "{path} would be overwritten by the report.",
                 hint="Give the report a name of its own.",
                 path=path,
             )
-        taken.add(path.resolve())
+        used_paths.add(path.resolve())
         if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
             raise UsageError(
                 "The report cannot be written to {path}.",

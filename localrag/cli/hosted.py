@@ -27,8 +27,8 @@ def begin(command: str, *, yes: bool, texts: bool) -> None:
         if texts:
             _show_texts(preview)
 
-    asked = (lambda _: True) if yes else _ask if _interactive() else None
-    consent.begin(command, ask=asked, show=show)
+    prompt = (lambda _: True) if yes else _ask if _interactive() else None
+    consent.begin(command, ask=prompt, show=show)
 
 
 def _interactive() -> bool:

@@ -87,10 +87,10 @@ def list_models(as_json: bool) -> None:
             (*place, tr(_STATES[status.state]), _licence(status.licence), tr(", ").join(remarks))
         )
     heads = tr("model"), tr("task"), tr("languages"), tr("size"), tr("state"), tr("licence")
-    shown = table((*heads, tr("presets, notes")), rows, numbers=(3,), overflow="fold")
+    grid = table((*heads, tr("presets, notes")), rows, numbers=(3,), overflow="fold")
     for never_broken in (0, 2):
-        shown.columns[never_broken].no_wrap = True
-    stdout_console().print(shown)
+        grid.columns[never_broken].no_wrap = True
+    stdout_console().print(grid)
     note_tr("Models folder: {folder}", folder=store.folder)
 
 

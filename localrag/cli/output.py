@@ -436,15 +436,15 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, header_style="bold", pad_edge=False)
+    grid = Table(box=None, header_style="bold", pad_edge=False)
     for place, head in enumerate(heads):
         if place in numbers:
-            made.add_column(head, justify="right", no_wrap=True)
+            grid.add_column(head, justify="right", no_wrap=True)
         else:
-            made.add_column(head, **column)
+            grid.add_column(head, **column)
     for cells in rows:
-        made.add_row(*(Text(as_name(c)) if isinstance(c, str) else c for c in cells))
-    return made
+        grid.add_row(*(Text(as_name(c)) if isinstance(c, str) else c for c in cells))
+    return grid
 
 
 class ListItem:

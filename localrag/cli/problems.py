@@ -22,10 +22,10 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
     from rich.text import Text
 
     rows = sorted(_merge_by_suffix(problems), key=_order)
-    shown = rows[:most]
-    if not shown:
+    top_rows = rows[:most]
+    if not top_rows:
         return 0
-    folder = _common_folder([problem.source for problem in shown])
+    folder = _common_folder([problem.source for problem in top_rows])
     console.print()
     title = tr("Not read, or not read well:")
     if folder:
@@ -33,7 +33,7 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
     console.print(ListItem(Text(title)))
     before = ""
     cells = []
-    for problem in shown:
+    for problem in top_rows:
         advice = advice_text(problem)
         texts = (
             os.path.relpath(problem.source, folder) if folder else problem.source,
@@ -44,13 +44,13 @@ def print_problems(console: Console, problems: Sequence[Problem], most: int | No
         before = advice
         cells.append([ListItem(Text(as_name(text))) for text in texts])
     heads = tr("File"), tr("Page"), tr("Reason"), tr("What to do")
-    made = table(heads, cells, overflow="fold")
+    grid = table(heads, cells, overflow="fold")
     # Rich takes from every column alike; names and numbers are hard to read when broken.
-    for column, share in zip(made.columns, (3, 6), strict=False):
+    for column, share in zip(grid.columns, (3, 6), strict=False):
         longest = max(console.measure(cell).maximum for cell in (column.header, *column.cells))
         column.width = max(1, min(longest, console.width // share))
-    console.print(made)
-    return len(rows) - len(shown)
+    console.print(grid)
+    return len(rows) - len(top_rows)
 
 
 def _merge_by_suffix(problems: Sequence[Problem]) -> Iterator[Problem]:

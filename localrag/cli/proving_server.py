@@ -60,13 +60,13 @@ def serve_and_ask(engine: Engine, library: Path, file: Path, question: str) -> N
 def _page(client: httpx.Client) -> None:
     """The page, and every file that it or one of its scripts names."""
     page = client.get("/").raise_for_status().text
-    wanted = {path.removeprefix("/static/") for path in _FILES.findall(page)}
+    names = {path.removeprefix("/static/") for path in _FILES.findall(page)}
     fetched: set[str] = set()
-    while wanted:
-        name = wanted.pop()
+    while names:
+        name = names.pop()
         fetched.add(name)
         text = client.get(f"/static/{name}").raise_for_status().text
-        wanted |= set(_FILES.findall(text)) - fetched
+        names |= set(_FILES.findall(text)) - fetched
     if not any(name.endswith(".js") for name in fetched):
         raise RuntimeError("the page names no scripts")
 

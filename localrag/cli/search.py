@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @server_option
 @json_option
 def search(
-    question: str, explain: bool, library: Location, as_json: bool, server: bool, **asked: Any
+    question: str, explain: bool, library: Location, as_json: bool, server: bool, **options: Any
 ) -> None:
     """Search and print."""
     from localrag.cli.render import print_hits
@@ -53,7 +53,7 @@ def search(
 
     steps: list[Step] = []
     with answering(library, server=server) as rag:
-        hits = rag.search(question, on_step=steps.append, **asked)
+        hits = rag.search(question, on_step=steps.append, **options)
         empty = not hits and not isinstance(rag, ServedLibrary) and rag.library.is_empty()
     if as_json:
         emit_json({"question": question, "hits": plain(hits), "trace": plain(steps)})

@@ -200,8 +200,8 @@ def serve(
 
     def ready() -> None:
         # What is not a terminal may be a log that others read.
-        shown = url if sys.stdout.isatty() else access.origins[0]
-        say_tr("Serving {names} at {url}", names=", ".join(map(name_of, places)), url=shown)
+        address = url if sys.stdout.isatty() else access.origins[0]
+        say_tr("Serving {names} at {url}", names=", ".join(map(name_of, places)), url=address)
         for name in empty:
             note_tr(
                 "The library {name} is empty: drop files on the page, or add them with "

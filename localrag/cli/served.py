@@ -173,26 +173,26 @@ class ServedLibrary:
         searched = self._result("standalone", question, _ignore_step, history=history)
         return self._here.standalone(question, history) if searched is None else searched
 
-    def _result(self, what: What, question: str, on_step: OnStep, **asked: Any) -> Any:
+    def _result(self, what: What, question: str, on_step: OnStep, **options: Any) -> Any:
         """What comes last of all that is told; None where the server gives none."""
         from localrag.server.client import GoneError
 
         with suppress(GoneError):
-            *_, result = self._events(what, question, on_step, **asked)
+            *_, result = self._events(what, question, on_step, **options)
             return result
         return None
 
-    def _events(self, what: What, question: str, on_step: OnStep, **asked: Any) -> Generator[Any]:
+    def _events(self, what: What, question: str, on_step: OnStep, **options: Any) -> Generator[Any]:
         """Text as it is written, then the result. Raises `GoneError`, also ever after."""
         from localrag.server.calls import Call, CallResult, StepDone, TextEvent, WaitingEvent
         from localrag.server.client import GoneError
 
         if self._server is None:
             raise GoneError("gone")
-        if (restriction := asked.get("filter")) is not None:
-            asked["filter"] = restriction.anywhere()
-        asked["history"] = [(turn.question, turn.answer) for turn in asked.get("history", ())]
-        call = Call(what=what, setup=self._setup, question=question, **asked)
+        if (restriction := options.get("filter")) is not None:
+            options["filter"] = restriction.anywhere()
+        options["history"] = [(turn.question, turn.answer) for turn in options.get("history", ())]
+        call = Call(what=what, setup=self._setup, question=question, **options)
         try:
             with closing(self._server.told(call)) as events:
                 for event in events:

@@ -81,23 +81,23 @@ def show(source: str, pages: Ranges, library: Location, as_json: bool) -> None:
     except LibraryNotFoundError:
         reading = LocalRAG.read(source, on_note=note)
     say_origin(reading.document.source, reading.origin)
-    shown = [
+    page_starts = [
         (page, start)
         for page, start in with_starts(reading.document)
         if not pages or any(first <= page.number <= last for first, last in pages)
     ]
-    if not shown:
+    if not page_starts:
         raise UsageError(
             "{source} has no such page; it has {count} pages.",
             hint="Leave out --pages to see them all.",
             source=reading.document.source,
             count=len(reading.document.pages),
         )
-    chunks = list(_chunks_on(reading, shown))
+    chunks = list(_chunks_on(reading, page_starts))
     if as_json:
-        emit_json(reading_json(reading, shown, chunks))
+        emit_json(reading_json(reading, page_starts, chunks))
     else:
-        _print(stdout_console(), reading, shown)
+        _print(stdout_console(), reading, page_starts)
 
 
 def _chunks_on(reading: DocumentReading, pages: Sequence[tuple[Page, int]]) -> Iterator[Chunk]:

@@ -173,6 +173,6 @@ def _overview(
     rows |= more
     if library_status.writer:
         rows[tr("In use by")] = library_status.writer
-    shown = table(("", ""), rows.items())
-    shown.show_header = False
-    return shown
+    grid = table(("", ""), rows.items())
+    grid.show_header = False
+    return grid

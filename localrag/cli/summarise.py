@@ -62,7 +62,7 @@ def summarise(
     from localrag.presentation.summaries import summary_json
 
     with open_library(library) as rag, interruptible() as stopped:
-        made = rag.summarise(
+        summary = rag.summarise(
             patterns,
             about=about,
             pages=pages,
@@ -71,9 +71,9 @@ def summarise(
             stopped=stopped,
         )
     if as_json:
-        emit_json(summary_json(made))
+        emit_json(summary_json(summary))
     else:
-        _print(made)
+        _print(summary)
 
 
 def _event_printer() -> Callable[[Event], None]:
@@ -108,15 +108,15 @@ def _event_printer() -> Callable[[Event], None]:
     return hear
 
 
-def _print(made: Summary) -> None:
+def _print(summary: Summary) -> None:
     from localrag.presentation.summaries import numbered, total_line
 
-    for document in map(numbered, made.documents):
-        if made.total == 1:
-            _print_one(document, made.about)
+    for document in map(numbered, summary.documents):
+        if summary.total == 1:
+            _print_one(document, summary.about)
         else:
             _print_line(document)
-    if line := total_line(made):
+    if line := total_line(summary):
         say("")
         say(line)
 

@@ -108,14 +108,14 @@ def ask_and_print(
     if output is not None:
         check_suffix(output)  # before hours of work
     with open_library(library) as rag, interruptible() as stopped:
-        made = make(rag, on_event=_event_printer(columns_of(rag)), stopped=stopped)
+        result = make(rag, on_event=_event_printer(columns_of(rag)), stopped=stopped)
     if output is not None:
-        write_report(output, exported(made, output))
+        write_report(output, exported(result, output))
         note_tr("Saved: {path}", path=output)
     if as_json:
-        emit_json(table_json(made))
+        emit_json(table_json(result))
     else:
-        print_table(made)
+        print_table(result)
 
 
 def _event_printer(columns: Sequence[Column]) -> Callable[[Event], None]:
@@ -133,8 +133,8 @@ def _event_printer(columns: Sequence[Column]) -> Callable[[Event], None]:
             note(begun_text(event))
         elif isinstance(event, CellDone) and not event.kept and event.cell.state != "not read":
             name = event.source.replace("\\", "/").rpartition("/")[2]
-            shown = as_name(cell_text(event.cell, columns[event.column]))[:80]
-            note_tr("{count} left. {name}: {value}", count=event.left, name=name, value=shown)
+            value = as_name(cell_text(event.cell, columns[event.column]))[:80]
+            note_tr("{count} left. {name}: {value}", count=event.left, name=name, value=value)
         elif isinstance(event, NotKept) and not is_reported:
             is_reported = True
             reason = spoken(event.error)

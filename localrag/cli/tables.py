@@ -38,14 +38,14 @@ def list_tables(library: Location, as_json: bool) -> None:
     from localrag.presentation.tables import saved_json, saved_lines
 
     with open_library(library) as rag:
-        kept = rag.saved_tables()
+        saved_tables = rag.saved_tables()
     if as_json:
-        emit_json({"tables": [saved_json(saved) for saved in kept]})
+        emit_json({"tables": [saved_json(saved) for saved in saved_tables]})
         return
-    for saved in kept:
+    for saved in saved_tables:
         for line in saved_lines(saved):
             say(line)
-    if not kept:
+    if not saved_tables:
         note_tr("No table is saved.")
 
 

@@ -159,9 +159,9 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
         describe=finding_text,
         unlock=unlock,
     )
-    values, wanted = _counts_and_time(manifest, started), manifest.embedding_name
+    values, model_name = _counts_and_time(manifest, started), manifest.embedding_name
     models = factory.make_models()
-    specs = [spec for part in models.parts(wanted) if (spec := models.catalogue.find(part))]
+    specs = [spec for part in models.parts(model_name) if (spec := models.catalogue.find(part))]
     missing = [spec.id for spec in specs if models.status(spec).state in ("missing", "partial")]
     if as_json:
         installed = {"embedding_installed": bool(specs) and not missing}
@@ -175,11 +175,11 @@ def import_library(archive: Path, identity: Path | None, library: Path, as_json:
     if missing:
         names = " ".join(missing)
         note_tr("To ask it you need its embedding model: localrag models pull {name}", name=names)
-    if settings.embedding.model not in ("", wanted):
+    if settings.embedding.model not in ("", model_name):
         note_tr(
             "It was built with the embedding model {model}, and the settings name {expected}: "
             "set embedding.model to {model}, or unset it.",
-            model=wanted,
+            model=model_name,
             expected=settings.embedding.model,
         )
 

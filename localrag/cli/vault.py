@@ -154,8 +154,8 @@ def recover(library: Path) -> None:
     from localrag.library.folder import vaults
 
     _expect_vault(library)
-    shown = passphrases.existing(tr("Recovery key"))
-    key = vaults.key_by_recovery(vaults.header_of(library), shown)
+    recovery_key = passphrases.existing(tr("Recovery key"))
+    key = vaults.key_by_recovery(vaults.header_of(library), recovery_key)
     _change_passphrase(library, key, recovery=True)
 
 

@@ -20,14 +20,14 @@ _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)\s*(?:\.|\Z)", re.IGNORECA
 
 def named(attached: Iterable[Attachment]) -> Iterator[tuple[str, Attachment]]:
     """Each with its name: equal ones, small and capital letters being one, get a number."""
-    taken: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for attachment in attached:
         name = safe_name(attachment.name)
-        while (count := taken.get(name.casefold(), 0)) > 0:
-            taken[name.casefold()] = count + 1
+        while (count := counts.get(name.casefold(), 0)) > 0:
+            counts[name.casefold()] = count + 1
             stem, suffix = _parted(name)
             name = f"{stem} ({count + 1}){suffix}"
-        taken[name.casefold()] = 1
+        counts[name.casefold()] = 1
         yield name, attachment
 
 

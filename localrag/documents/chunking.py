@@ -75,8 +75,8 @@ def heading_text(chunk: Chunk) -> str:
 def _passage(title: str, heading: str, text: str) -> str:
     path = [title] if title else []
     path += [name for name in heading.split(HEADING_SEPARATOR) if name and name not in path]
-    shown = {" ".join(line.split()) for line in text.split("\n", len(path))[: len(path)]}
-    above = HEADING_SEPARATOR.join(name for name in path if name not in shown)
+    lines = {" ".join(line.split()) for line in text.split("\n", len(path))[: len(path)]}
+    above = HEADING_SEPARATOR.join(name for name in path if name not in lines)
     return f"{above}\n{text}" if above else text
 
 
@@ -239,8 +239,8 @@ class SentenceChunker:
             share = left / max(1, -(-left // goal))
             after = first + 1
             while after < len(units):
-                taken, added = sums[after] - sums[first], units[after].tokens
-                if taken + added > limit or taken + added / 2 > share:
+                size, added = sums[after] - sums[first], units[after].tokens
+                if size + added > limit or size + added / 2 > share:
                     break
                 after += 1
             table = tables.get(after)
@@ -445,10 +445,10 @@ class _Source:
         self, document: Document, names: Callable[[tuple[str, ...]], tuple[str, ...]]
     ) -> Iterator[_Row]:
         for table in document.tables:
-            start, shown = table.start, names(table.header) if any(table.header) else ()
+            start, column_names = table.start, names(table.header) if any(table.header) else ()
             for number, line in enumerate(self.text[table.start : table.end].split("\n")):
                 end = start + len(line)
-                named = shown if len(line) <= _LONGEST else ()
+                named = column_names if len(line) <= _LONGEST else ()
                 glued = 0 < number <= table.header_rows
                 yield _Row(start, end, named, number == 0, glued)
                 start = end + 1

@@ -264,7 +264,7 @@ def walk_names(
 
     What is opened must lie `below`, as in `read_bytes`; in what is walked if that is not given.
     """
-    kept = os.path.realpath(library) if library else ""
+    library_path = os.path.realpath(library) if library else ""
     for path in paths:
         if not os.path.lexists(path):
             raise UsageError(
@@ -272,13 +272,13 @@ def walk_names(
                 hint="Check the spelling, and that the drive is connected.",
                 source=str(path),
             )
-        if kept and is_in(os.path.realpath(path), kept):
+        if library_path and is_in(os.path.realpath(path), library_path):
             raise UsageError(
                 "{source} belongs to the library itself.",
                 hint="Name the folder with your documents.",
                 source=str(path),
             )
-    return _walk(paths, skipped, kept, [] if folders is None else folders, known, below)
+    return _walk(paths, skipped, library_path, [] if folders is None else folders, known, below)
 
 
 class _WalkedPath(NamedTuple):
@@ -375,10 +375,12 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     `folder` is a real path; what has become a link since then is not followed.
     """
     with _listed(folder) as entries:
-        shown = [entry for entry in entries if not _PASSED_OVER.fullmatch(entry.name)]
-        for entry in shown:  # some file systems are asked for what it is: while the folder is open
+        listing = [entry for entry in entries if not _PASSED_OVER.fullmatch(entry.name)]
+        for (
+            entry
+        ) in listing:  # some file systems are asked for what it is: while the folder is open
             _mode(entry)
-    return sorted(shown, key=lambda entry: os.path.normcase(entry.name), reverse=True)
+    return sorted(listing, key=lambda entry: os.path.normcase(entry.name), reverse=True)
 
 
 @contextmanager

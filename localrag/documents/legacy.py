@@ -48,7 +48,7 @@ def modern(path: Path, data: bytes) -> bytes | None:
     with (
         files.scratch_folder() as folder,
         files.scratch_folder() as place,
-        files.create_file(place / "made") as made,
+        files.create_file(place / "made") as output,
     ):
         command = processes.python(PROGRAM, str(program), str(folder), kind)
         own = {"HOME": str(folder), "TMPDIR": str(folder), "SAL_USE_VCLPLUGIN": "svp"}
@@ -58,13 +58,13 @@ def modern(path: Path, data: bytes) -> bytes | None:
                 (*processes.PLAIN, network.WATCHED),
                 variables=own,
                 given=data,
-                stdout=made,
+                stdout=output,
                 seconds=SECONDS,
             )
         except processes.TimedOutError:
             reason = f"LibreOffice took more than {SECONDS} s"
         else:
-            size = made.seek(0, os.SEEK_END)
+            size = output.seek(0, os.SEEK_END)
             if done.returncode == 0 and 0 < size <= LARGEST:
                 return (place / "made").read_bytes()
             if done.returncode == _FAILED:

@@ -263,9 +263,9 @@ def build(
     offset = 0
     for number, page in enumerate(all_pages, start=1):
         start = offset
-        kept = [line for line in page.lines if line.text]
+        lines = [line for line in page.lines if line.text]
         marks: list[Mark] = []
-        for line in kept:
+        for line in lines:
             end = start + len(line.text)
             if line.level and len(line.text) <= LONGEST_HEADING:
                 headings.append(Heading(start, line.level, line.text))
@@ -273,7 +273,7 @@ def build(
                 _add_row(tables, line.table, start, end)
             marks += (mark.moved(start - offset) for mark in line.marks)
             start = end + 1
-        text = "\n".join(line.text for line in kept)
+        text = "\n".join(line.text for line in lines)
         layout = Layout(*page.size, tuple(marks)).encode() if marks else b""
         texts.append(Page(number, text, page.label, page.how, page.confidence, page.notes, layout))
         offset += len(text) + len(PAGE_BREAK)
@@ -344,11 +344,13 @@ def table_lines(
     """
     every: Iterable[int | None] = numbers or repeat(None)
     numbered = zip(every, rows, strict=False)
-    kept = [(number, cells) for number, row in numbered if (cells := without_empty_end(row))]
-    cells_of = [cells for _, cells in kept]
+    numbered_rows = [
+        (number, cells) for number, row in numbered if (cells := without_empty_end(row))
+    ]
+    cells_of = [cells for _, cells in numbered_rows]
     corner = bool(header_rows and cells_of and not cells_of[0][0])  # a header of one name
     first = 0 if corner else titles_of(cells_of)
-    last = len(kept) - notes_of(cells_of[first:])
+    last = len(numbered_rows) - notes_of(cells_of[first:])
     table = cells_of[first:last]
     header: TableHeader | None = None
     if max(map(len, table), default=0) > 1:  # else a frame around text
@@ -358,7 +360,7 @@ def table_lines(
         header = TableHeader(names_of(table[:named_rows]), named_rows)
     lines = []
     due = -1
-    for place, (number, cells) in enumerate(kept):
+    for place, (number, cells) in enumerate(numbered_rows):
         is_row = first <= place < last
         text = with_cells(cells if is_row else [cell for cell in cells if cell][:1])
         marks: tuple[Mark, ...] = ()

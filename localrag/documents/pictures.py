@@ -105,26 +105,26 @@ def pixels(picture: Pillow.Image) -> tuple[Image, tuple[int, int]]:
     if width * height > LARGEST:
         raise PictureError(f"{width} x {height} pixels, more than {LARGEST // 10**6} million")
     scale = min(1.0, math.sqrt(MOST_PIXELS / (width * height)))
-    wanted = max(1, int(width * scale)), max(1, int(height * scale))
+    size = max(1, int(width * scale)), max(1, int(height * scale))
     if scale < 1:
-        picture.draft("RGB", wanted)  # a JPEG is then decoded smaller
-    shown = ImageOps.exif_transpose(picture)
+        picture.draft("RGB", size)  # a JPEG is then decoded smaller
+    image = ImageOps.exif_transpose(picture)
     if picture.getexif().get(_ORIENTATION, 1) >= _ON_ITS_SIDE:
         width, height = height, width
-    if shown.mode.startswith(("I", "F")):  # 16 bits and more a pixel
-        values = np.asarray(shown, dtype=np.float32)
+    if image.mode.startswith(("I", "F")):  # 16 bits and more a pixel
+        values = np.asarray(image, dtype=np.float32)
         spread = float(np.ptp(values)) or 1.0
-        shown = PIL.Image.fromarray(((values - values.min()) * (255 / spread)).astype(np.uint8))
-    if shown.width * shown.height > MOST_PIXELS:
+        image = PIL.Image.fromarray(((values - values.min()) * (255 / spread)).astype(np.uint8))
+    if image.width * image.height > MOST_PIXELS:
         # Palettes and single bits cannot be averaged.
-        shown = shown.convert({"1": "L", "P": "RGBA"}.get(shown.mode, shown.mode))
-        longest = max(wanted)
-        shown.thumbnail((longest, longest), PIL.Image.Resampling.BOX)
-    if shown.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in shown.info:
-        shown = shown.convert("RGBA")
-        ground = PIL.Image.new("RGBA", shown.size, "white")
-        shown = PIL.Image.alpha_composite(ground, shown)
-    return np.asarray(shown.convert("RGB"), dtype=np.uint8), (width, height)
+        image = image.convert({"1": "L", "P": "RGBA"}.get(image.mode, image.mode))
+        longest = max(size)
+        image.thumbnail((longest, longest), PIL.Image.Resampling.BOX)
+    if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        ground = PIL.Image.new("RGBA", image.size, "white")
+        image = PIL.Image.alpha_composite(ground, image)
+    return np.asarray(image.convert("RGB"), dtype=np.uint8), (width, height)
 
 
 class Pictures:

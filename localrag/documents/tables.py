@@ -38,7 +38,7 @@ def with_names(text: str, columns: Sequence[Columns]) -> str:
     for column in columns:
         lines = text[column.start : column.end].split("\n")
         rows = [line for line in lines if not _is_header(cells(line), column.names)]
-        named = (shown for row in rows or lines if (shown := _named_row(row, column.names)))
+        named = (row_text for row in rows or lines if (row_text := _named_row(row, column.names)))
         parts += text[done : column.start], "\n".join(named)
         done = column.end
     return "".join([*parts, text[done:]])
@@ -101,9 +101,9 @@ def spread(rows: Iterable[Iterable[tuple[str, int, int]]]) -> list[list[str]]:
     A merged cell is repeated, so that each row says all of it, but for one as wide as the table
     and for long texts. What is repeated is bounded by what there is.
     """
-    given = [list(row) for row in rows]
-    widest = max((sum(max(1, across) for _, across, _ in row) for row in given), default=0)
-    room = 10_000 + 4 * sum(len(text) + 3 for row in given for text, _, _ in row)
+    grid = [list(row) for row in rows]
+    widest = max((sum(max(1, across) for _, across, _ in row) for row in grid), default=0)
+    room = 10_000 + 4 * sum(len(text) + 3 for row in grid for text, _, _ in row)
     below: dict[int, tuple[str, int]] = {}
     done: list[list[str]] = []
 
@@ -116,7 +116,7 @@ def spread(rows: Iterable[Iterable[tuple[str, int, int]]]) -> list[list[str]]:
             placed.append(text)
             room -= len(text) + 3
 
-    for row in given:
+    for row in grid:
         placed: list[str] = []
         for text, across, down in row:
             pass_over(placed)

@@ -151,11 +151,13 @@ class ParsingProcess:
         `page_done` is called as pages are done, `attach` with each file inside that is a document
         of its own.
         """
-        made = legacy.modern(path, data)
-        reply, document = self._exchange(path, data if made is None else made, Document, page_done)
+        conversion = legacy.modern(path, data)
+        reply, document = self._exchange(
+            path, data if conversion is None else conversion, Document, page_done
+        )
         for attachment in reply.attached:
             attach(attachment)
-        id_ = document.id if made is None else hashlib.sha256(data).hexdigest()
+        id_ = document.id if conversion is None else hashlib.sha256(data).hexdigest()
         return replace(document, id=id_, source=str(path))
 
     def draw(
@@ -216,8 +218,8 @@ class ParsingProcess:
         if image is not None:
             limits = replace(limits, longest=min(limits.longest, DRAWING))
         memory = limits.memory + 4 * len(data)
-        asked = _Request(os.fsencode(path), len(data), memory, self._options, image)
-        running.send(asked, data)
+        request = _Request(os.fsencode(path), len(data), memory, self._options, image)
+        running.send(request, data)
         silence = limits.silence + len(data) / SLOWEST
         longest = limits.longest
         began = heard = running.spent(), time.monotonic()

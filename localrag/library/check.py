@@ -103,7 +103,7 @@ class _OpenedIndex(Generic[Query]):
     def findings(self, snapshot: Snapshot, *, sound: bool) -> Iterator[Finding]:
         """What is wrong with it; `sound` says whether nothing was with the catalogue."""
         part, index = self._leg.part, self.index
-        (epoch, generation), (wanted, newest) = index.stamp, snapshot.stamp()
+        (epoch, generation), (catalogue_epoch, newest) = index.stamp, snapshot.stamp()
         if isinstance(self._fault, ForeignIndexError):
             yield Finding(part, "foreign", damage=False)
         elif self._fault is not None:
@@ -111,7 +111,7 @@ class _OpenedIndex(Generic[Query]):
         elif index.stamp == NEVER:
             if snapshot.chunk_set().size:
                 yield Finding(part, "missing")
-        elif epoch != wanted or generation > newest:
+        elif epoch != catalogue_epoch or generation > newest:
             yield Finding(part, "other-state")
         else:
             if generation < newest:
@@ -128,12 +128,12 @@ class _OpenedIndex(Generic[Query]):
         part, generation = self._leg.part, self.index.stamp[1]
         ids, differing = self.index.verify(self._leg.entries(snapshot, -1))
         newer = set(snapshot.added_ids_since(generation))
-        wanted = set(snapshot.added_ids_since(-1)) - newer
+        expected = set(snapshot.added_ids_since(-1)) - newer
         # What went away, or went and came back, after the index was written may still be in it.
-        allowed = wanted | newer | set(snapshot.removed_since(generation))
+        allowed = expected | newer | set(snapshot.removed_since(generation))
         present = set(ids)
         wrong = {
-            "lost": len(wanted - present),
+            "lost": len(expected - present),
             "foreign": len(present - allowed),
             "twice": len(ids) - len(present),
         }

@@ -45,17 +45,17 @@ def computed_with(location: Location) -> tuple[Path, str]:
 def clear_computed(removals: Removals, *, keep: bool = False) -> bool:
     """Delete what was computed; with `keep` only what is older. False where some is in use."""
     folder, gone = cache_path(_identity(removals.epoch)), True
-    kept = {f"{_name(removals)}{suffix}" for suffix in _SUFFIXES if keep and not removals.due}
+    names = {f"{_name(removals)}{suffix}" for suffix in _SUFFIXES if keep and not removals.due}
     paths = list(folder.glob("calls-*.sqlite*"))
     if not keep:
         paths += (folder.parents[1] / "evaluation").glob(_EARLIER)
     for path in paths:
-        if path.name not in kept:
+        if path.name not in names:
             try:
                 path.unlink(missing_ok=True)
             except OSError:
                 gone = False
-    if not kept:
+    if not names:
         with suppress(OSError):
             folder.rmdir()
     return gone

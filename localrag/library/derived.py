@@ -305,8 +305,8 @@ class DerivedVectors(Derived[Vector]):
         """The k best by inner product of all, or of those that are `allowed`; ties by id."""
         for _ in range(ATTEMPTS):
             index: VectorIndex = self.current()  # type: ignore[assignment]
-            if (kept := self._all) is not None:
-                return kept[1].search(query, k, allowed)
+            if (entry := self._all) is not None:
+                return entry[1].search(query, k, allowed)
             ids = index.candidates(query, k, allowed)
             with self._catalogue.read() as snapshot:
                 self._check(snapshot)  # they may be another model's by now, under the same ids
@@ -318,11 +318,11 @@ class DerivedVectors(Derived[Vector]):
 
     def at_hand(self, snapshot: Snapshot) -> SearchWithin[Vector] | None:
         """What searches that state in its transaction, if the index has it."""
-        index, kept = self._at_hand(snapshot), self._all
+        index, entry = self._at_hand(snapshot), self._all
         if index is None:
             return None
-        if kept is not None and kept[0] == snapshot.stamp():
-            return kept[1]
+        if entry is not None and entry[0] == snapshot.stamp():
+            return entry[1]
         return _Compared(self, index, snapshot)  # type: ignore[arg-type]
 
     def vectors_of(self, snapshot: Snapshot, ids: ChunkIds) -> tuple[ChunkIds, NDArray[np.float16]]:

@@ -37,15 +37,15 @@ class PrivateSources:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        given = [os.path.expanduser(pattern.strip()) for pattern in patterns if pattern.strip()]  # noqa: PTH111
-        given = list(dict.fromkeys(path for pattern in given for path in _expanded(pattern)))
-        forms = [form for pattern in given for form in _forms(pattern)]
+        globs = [os.path.expanduser(pattern.strip()) for pattern in patterns if pattern.strip()]  # noqa: PTH111
+        globs = list(dict.fromkeys(path for pattern in globs for path in _expanded(pattern)))
+        forms = [form for pattern in globs for form in _forms(pattern)]
         for pattern in patterns:
             for path in _expanded(pattern.strip()):
                 forms += _of_any_home(path)
         self._matches = re.compile("|".join(forms)).match if forms else None
         # Another name of the same folder, by a mount, say, is known by what the system says of it.
-        self._folders = [pattern for pattern in given if _leads(pattern)]
+        self._folders = [pattern for pattern in globs if _leads(pattern)]
 
     def __bool__(self) -> bool:
         return self._matches is not None
@@ -123,12 +123,12 @@ def _leads(pattern: str) -> bool:
     return pattern.startswith((".", "/", "\\")) or os.path.isabs(pattern)  # noqa: PTH117
 
 
-def _forms(given: str) -> Iterator[str]:
+def _forms(pattern: str) -> Iterator[str]:
     """The pattern as regular expressions over whole paths."""
-    names = {given}
-    if _leads(given):
+    names = {pattern}
+    if _leads(pattern):
         # A path that leads over a link, or from here, is also the one that it leads to.
-        names |= {os.path.abspath(given), os.path.realpath(given)}  # noqa: PTH100
+        names |= {os.path.abspath(pattern), os.path.realpath(pattern)}  # noqa: PTH100
     for name in names:
         for spelling in _spellings(name):
             plain = spelling.strip("/")

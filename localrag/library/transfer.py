@@ -146,11 +146,11 @@ def export_library(
             first = [*islice(uploads, 1)]
             form: Literal[1, 2, 3] = 3 if vault else 2 if first else 1
             manifest = _manifest(scratch / CATALOGUE, version, counts, embedding, form)
-            kept = _packed_uploads(chain(first, uploads), vault)
+            files = _packed_uploads(chain(first, uploads), vault)
             header = protection[0].encoded() if protection else b""
 
             def write(file: BinaryIO) -> None:
-                _pack(file, manifest, scratch / CATALOGUE, kept, header)
+                _pack(file, manifest, scratch / CATALOGUE, files, header)
 
             new_file(archive, write)
     except FileExistsError:
@@ -175,7 +175,7 @@ def _pack(
     file: BinaryIO,
     manifest: TransferManifest,
     catalogue: Path,
-    kept: Iterable[tuple[str, bytes]],
+    files: Iterable[tuple[str, bytes]],
     header: bytes,
 ) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
@@ -183,13 +183,13 @@ def _pack(
         if header:
             new.writestr(VAULT_HEADER, header)
         new.write(catalogue, CATALOGUE)
-        for name, data in kept:
+        for name, data in files:
             new.writestr(f"{UPLOADS}/{name}", data)
 
 
-def _packed_uploads(kept: Iterable[Upload], vault: Vault | None) -> Iterator[tuple[str, bytes]]:
+def _packed_uploads(uploads: Iterable[Upload], vault: Vault | None) -> Iterator[tuple[str, bytes]]:
     """Names and bytes as the archive has them."""
-    for upload in kept:
+    for upload in uploads:
         name, data = upload.name, upload.data
         if vault is not None:
             name = sealed_name(vault, upload.source)
@@ -277,8 +277,8 @@ def import_library(
     """
     if not archive.is_file():
         raise UsageError("There is no file {path}.", hint="Name an export.", path=archive)
-    made = not directory.exists()
-    empty = made or (
+    is_new = not directory.exists()
+    empty = is_new or (
         directory.is_dir() and all(path.name == VAULT_HEADER for path in directory.iterdir())
     )
     try:
@@ -301,7 +301,7 @@ def import_library(
                 library.sync()
     except BaseException as error:
         if empty:
-            unmake_folder(directory, made=made)
+            unmake_folder(directory, made=is_new)
         if isinstance(error, _NO_ARCHIVE):
             raise _damaged(archive, error) from error
         if isinstance(error, OSError):
@@ -354,8 +354,10 @@ def migrate_library(
         )
     opening = partial(Library.open, indexes=indexes)
     with opening(source, create=False, embedding=None) as origin:
-        made = not is_there(target)
-        with opening(target, create=True, embedding=origin.embedding if made else None) as library:
+        is_new = not is_there(target)
+        with opening(
+            target, create=True, embedding=origin.embedding if is_new else None
+        ) as library:
             try:
                 with library.writing(on_wait=on_wait):
                     tell("checking")
@@ -363,7 +365,7 @@ def migrate_library(
                     tell("indexing")
                     library.sync()
             except BaseException:
-                if made:
+                if is_new:
                     library.close()
                     with suppress(LibraryError):  # what came first is what is told
                         library.backend.unmake()
@@ -428,9 +430,9 @@ def _fill(
 def _read_manifest(packed: zipfile.ZipFile) -> TransferManifest:
     infos = packed.infolist()
     by_name = {info.filename: info for info in infos}
-    kept = {name for name in by_name if name.startswith(f"{UPLOADS}/")}
+    upload_names = {name for name in by_name if name.startswith(f"{UPLOADS}/")}
     known = {CATALOGUE, MANIFEST}
-    if len(by_name) != len(infos) or by_name.keys() - kept - {VAULT_HEADER} != known:
+    if len(by_name) != len(infos) or by_name.keys() - upload_names - {VAULT_HEADER} != known:
         raise LibraryDamagedError("it contains files that do not belong to a library")
     if by_name[MANIFEST].file_size > _MANIFEST_LIMIT or not all(map(_is_packed_by_us, infos)):
         raise LibraryDamagedError("it is packed in a way that localrag never uses")

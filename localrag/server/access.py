@@ -160,8 +160,8 @@ class Access:
 
     def brought(self, headers: Headers) -> tuple[list[str], list[str]]:
         """The tokens that a request brings in a header, and in a cookie."""
-        given = [header.partition(" ") for header in headers.getlist("authorization")]
-        bearers = [value.strip() for kind, _, value in given if kind.lower() == "bearer"]
+        credentials = [header.partition(" ") for header in headers.getlist("authorization")]
+        bearers = [value.strip() for kind, _, value in credentials if kind.lower() == "bearer"]
         try:
             cookies = SimpleCookie("; ".join(headers.getlist("cookie")))
         except CookieError:
@@ -319,11 +319,11 @@ class _BoundedReceive:
 
 async def _drain(receive: Receive) -> None:
     """Read what a client still sends, and leave it."""
-    taken = 0
+    size = 0
     with anyio.move_on_after(DRAINING):
-        while taken < DRAINED:
+        while size < DRAINED:
             message = await receive()
-            taken += len(message.get("body", b""))
+            size += len(message.get("body", b""))
             if not message.get("more_body", False):  # it is whole, or the client has gone
                 return
 

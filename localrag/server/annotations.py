@@ -53,7 +53,7 @@ def file_citations(
     return citations
 
 
-def _cited_markers(answer: Answer, shown: Rendering) -> Iterator[tuple[int, int, int]]:
+def _cited_markers(answer: Answer, rendering: Rendering) -> Iterator[tuple[int, int, int]]:
     """Start and end of each marker, and the number of its citation: one for each passage.
 
     A marker leads to one address wherever it stands, as clients count addresses.
@@ -61,6 +61,6 @@ def _cited_markers(answer: Answer, shown: Rendering) -> Iterator[tuple[int, int,
     first: dict[int, int] = {}
     for number, citation in enumerate(answer.citations):
         first.setdefault(citation.marker, number)
-    for start, end, listed in shown.markers:
+    for start, end, listed in rendering.markers:
         if listed is not None:
             yield start, end, first[answer.citations[listed].marker]

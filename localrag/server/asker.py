@@ -107,8 +107,8 @@ async def until_barred(work: Awaitable[T]) -> T:
 
 def preferred(request: HTTPConnection) -> InterfaceLanguage:
     """The language that a client asks for; English where it says nothing."""
-    asked = request.headers.get("accept-language", "").lower()
-    places = {code: asked.find(code) for code in INTERFACES}
+    header = request.headers.get("accept-language", "").lower()
+    places = {code: header.find(code) for code in INTERFACES}
     return min(
         (code for code, place in places.items() if place >= 0),
         key=places.__getitem__,
@@ -118,8 +118,8 @@ def preferred(request: HTTPConnection) -> InterfaceLanguage:
 
 def linked_language(request: HTTPConnection) -> InterfaceLanguage:
     """The language that a link asks for, which cannot say it in a header; else as `preferred`."""
-    asked = request.query_params.get("language")
-    return next((code for code in INTERFACES if code == asked), None) or preferred(request)
+    language = request.query_params.get("language")
+    return next((code for code in INTERFACES if code == language), None) or preferred(request)
 
 
 async def recorded(library: str, what: Action, words: str | None = None) -> None:

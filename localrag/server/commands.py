@@ -162,11 +162,11 @@ def _encode_number(value: object) -> object:
 
 
 def _options(call: Call) -> AskOptions:
-    given = {name: getattr(call, name) for name in call.__struct_fields__}
-    del given["what"], given["setup"], given["question"]
-    given["history"] = [Turn(*turn) for turn in call.history]
-    given["filter"] = call.filter and Filter(*astuple(call.filter))  # which equal others
-    return AskOptions(**given, paths=True)
+    values = {name: getattr(call, name) for name in call.__struct_fields__}
+    del values["what"], values["setup"], values["question"]
+    values["history"] = [Turn(*turn) for turn in call.history]
+    values["filter"] = call.filter and Filter(*astuple(call.filter))  # which equal others
+    return AskOptions(**values, paths=True)
 
 
 def _event(piece: Piece) -> CallEvent:

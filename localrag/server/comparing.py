@@ -40,13 +40,13 @@ class Comparing(WorkRoutes):
     @route("/api/compare", "POST")
     async def compare(self, request: Request) -> Response:
         """Ask in each way, and tell which one is under way."""
-        asked = await decoded(request, ToCompare)
-        if not asked.question.strip():
+        body = await decoded(request, ToCompare)
+        if not body.question.strip():
             raise UsageError("The question is empty.", hint="Ask something, in quotes.")
 
         def work(job: BackgroundJob) -> None:
             notes: list[str] = []
-            question = _compare(LocalRAG(job.engine, notes.append), asked, job)
+            question = _compare(LocalRAG(job.engine, notes.append), body, job)
             job.say(
                 "compared",
                 question=question.asked.question,
@@ -54,23 +54,23 @@ class Comparing(WorkRoutes):
                 notes=notes,
                 ways=[_way(way, job) for way in question.ways],
                 ranks=_ranks(question, job.language),
-                **_judgement(question, asked.vary, job.language),
+                **_judgement(question, body.vary, job.language),
             )
 
-        return await self.stream(request, asked.library, "ask", asked.question, work)
+        return await self.stream(request, body.library, "ask", body.question, work)
 
 
-def _compare(rag: LocalRAG, asked: ToCompare, job: BackgroundJob) -> Compared[Any]:
+def _compare(rag: LocalRAG, body: ToCompare, job: BackgroundJob) -> Compared[Any]:
     def begin(name: str) -> None:
         job.give_way()
         job.say("progress", name=name)
 
-    common: dict[str, Any] = {"k": asked.k, "stopped": job.stopped}
-    reference = asked.reference.strip()
-    if asked.vary == "rerankers":
-        comparison = rag.compare(asked.question, reference=reference, progress=begin, **common)
+    common: dict[str, Any] = {"k": body.k, "stopped": job.stopped}
+    reference = body.reference.strip()
+    if body.vary == "rerankers":
+        comparison = rag.compare(body.question, reference=reference, progress=begin, **common)
         return comparison.questions[0]
-    questions = [asked_with(asked.question, reference)]
+    questions = [asked_with(body.question, reference)]
     (question,) = rag.compare_modes(questions, MODES, lambda stage: begin(stage.name), **common)
     return question
 
@@ -93,10 +93,10 @@ def _way(way: Output, job: BackgroundJob) -> dict[str, Any]:
 def _ranks(question: Compared[Any], language: InterfaceLanguage) -> list[dict[str, Any]]:
     """Each passage that any reranker chose: its rank before, and its rank with each of them."""
     rows = list(words.ranks(question))
-    shown = passages([row["context"] for row in rows], language)
+    records = passages([row["context"] for row in rows], language)
     return [
         {"before": row["before"], "ranks": row["ranks"], "passage": passage}
-        for row, passage in zip(rows, shown, strict=True)
+        for row, passage in zip(rows, records, strict=True)
     ]
 
 

@@ -67,8 +67,8 @@ class Configuration(Routes):
     @route("/api/settings", "POST")
     async def change(self, request: Request) -> Response:
         """Change a setting that may be changed here, for all libraries of this server."""
-        asked = await decoded(request, SettingChange)
-        return reply(await anyio.to_thread.run_sync(self._change_setting, asked))
+        change = await decoded(request, SettingChange)
+        return reply(await anyio.to_thread.run_sync(self._change_setting, change))
 
     @property
     def _running(self) -> Settings:
@@ -83,7 +83,7 @@ class Configuration(Routes):
                     if key in CHANGEABLE
                 ]
             }
-        given, stored = given_settings(), dict(flat(settings_table(load_settings())))
+        variables, stored = given_settings(), dict(flat(settings_table(load_settings())))
         defaults = dict(flat(settings_table(Settings())))
         return {
             "settings": [
@@ -91,8 +91,8 @@ class Configuration(Routes):
                     "key": key,
                     "value": _public_value(key, value),
                     "default": _public_value(key, defaults.get(key)),
-                    "given": _giver(given.get(key)),
-                    "variable": given.get(key, ""),
+                    "given": _giver(variables.get(key)),
+                    "variable": variables.get(key, ""),
                     "changeable": key in CHANGEABLE,
                     "later": stored.get(key) != value,
                 }
@@ -100,8 +100,8 @@ class Configuration(Routes):
             ]
         }
 
-    def _change_setting(self, asked: SettingChange) -> dict[str, Any]:
-        key = asked.key
+    def _change_setting(self, change: SettingChange) -> dict[str, Any]:
+        key = change.key
         if key not in CHANGEABLE:
             raise UsageError(
                 "{key} cannot be changed here.", hint="Use `localrag config set`.", key=key
@@ -113,14 +113,14 @@ class Configuration(Routes):
                 key=key,
                 name=variable,
             )
-        if key == "reranker.kind" and asked.value == "cross-encoder":
+        if key == "reranker.kind" and change.value == "cross-encoder":
             for name in self.libraries.names:
                 self.libraries.engine(name).reranking("cross-encoder")  # or none is pulled
         with _writable():
-            if asked.value is None:
+            if change.value is None:
                 unset_in_file(key)
             else:
-                set_in_file(key, json.dumps(asked.value).strip('"'))
+                set_in_file(key, json.dumps(change.value).strip('"'))
         stored = load_settings()
         self.libraries.change(lambda running: _replace_setting(running, key, stored))
         return self._settings_record()

@@ -61,13 +61,13 @@ class DocumentRoutes(Routes):
     @route("/api/documents")
     async def documents(self, request: Request) -> Response:
         """Documents without their text, the state of their files, and what there is to say."""
-        (library, naming, language), asked = self._context(request), request.query_params
-        await self.libraries.listed(asked.get("library", ""))
-        before = number(asked, "before") if "before" in asked else None
+        (library, naming, language), query = self._context(request), request.query_params
+        await self.libraries.listed(query.get("library", ""))
+        before = number(query, "before") if "before" in query else None
 
         def gathered() -> dict[str, Any]:
-            among = _with_problems(library) if asked.get("problems") else None
-            words = asked.get("words", "").strip()
+            among = _with_problems(library) if query.get("problems") else None
+            words = query.get("words", "").strip()
             paths = naming.containing(words) if words else ()
             records, following = library.listed(
                 MOST, before=before, words=words, paths=paths, among=among
@@ -91,22 +91,22 @@ class DocumentRoutes(Routes):
     @route("/api/unread")
     async def unread(self, request: Request) -> Response:
         """Files that could not be read, and why."""
-        (library, naming, language), asked = self._context(request), request.query_params
-        await self.libraries.listed(asked.get("library", ""))
-        words = asked.get("words", "").strip().lower()
-        start = number(asked, "after") if "after" in asked else 0
+        (library, naming, language), query = self._context(request), request.query_params
+        await self.libraries.listed(query.get("library", ""))
+        words = query.get("words", "").strip().lower()
+        start = number(query, "after") if "after" in query else 0
 
         def gathered() -> dict[str, Any]:
             there = [
                 file for file in library.unread() if words in naming.of(file.state.path).lower()
             ]
-            shown = [
+            entries = [
                 Problem(file.state.path, error=file.error) for file in there[start : start + MOST]
             ]
             following = start + MOST if len(there) > start + MOST else None
             problems = [
                 _problem_texts(problem, language) | {"source": problem.source}
-                for problem in map(naming.problem, shown)
+                for problem in map(naming.problem, entries)
             ]
             return {"unread": problems, "next": following}
 
@@ -115,10 +115,10 @@ class DocumentRoutes(Routes):
     @route("/api/page")
     async def page(self, request: Request) -> Response:
         """A page as it was read: its text, how, and what was noted."""
-        (library, naming, language), asked = self._context(request), request.query_params
-        document = asked.get("document", "")
-        await recorded(self.libraries.named(asked.get("library", "")), "page", document)
-        at = {name: number(asked, name) for name in ("number", "offset") if name in asked}
+        (library, naming, language), query = self._context(request), request.query_params
+        document = query.get("document", "")
+        await recorded(self.libraries.named(query.get("library", "")), "page", document)
+        at = {name: number(query, name) for name in ("number", "offset") if name in query}
 
         def gathered() -> dict[str, Any] | None:
             about, part = library.document_record(document), read_part(library, document, **at)
@@ -127,7 +127,7 @@ class DocumentRoutes(Routes):
             page, span = part.page, {"start": part.start, "end": part.start}
             state, image = state_of(library, about.sources), None
             if state == "same" and any(map(is_drawn, about.sources)):
-                named = {"library": asked.get("library", ""), "document": document}
+                named = {"library": query.get("library", ""), "document": document}
                 image = f"/api/view.png?{urlencode(named | span)}"
             return {
                 "title": about.title,

@@ -68,14 +68,14 @@ def listening(
     What servers that were killed have left is deleted. `kind` None takes a Unix socket where
     there are such.
     """
-    made = None
+    pair = None
     with suppress(OSError):
-        made = _open_listener(folder, kind)
+        pair = _open_listener(folder, kind)
     try:
-        yield made
+        yield pair
     finally:
-        if made is not None:
-            endpoint, listener = made
+        if pair is not None:
+            endpoint, listener = pair
             listener.close()
             endpoint.path.unlink(missing_ok=True)
 

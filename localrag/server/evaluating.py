@@ -61,9 +61,9 @@ class Evaluating(WorkRoutes):
     @route("/api/evaluate", "POST")
     async def evaluate(self, request: Request) -> Reply:
         """Answer and score the questions of a data set."""
-        asked = await decoded(request, ToEvaluate)
-        self.libraries.engine(asked.library)  # before the data: others' libraries are not there
-        samples = evenly(await anyio.to_thread.run_sync(_samples, asked), asked.questions)
+        body = await decoded(request, ToEvaluate)
+        self.libraries.engine(body.library)  # before the data: others' libraries are not there
+        samples = evenly(await anyio.to_thread.run_sync(_samples, body), body.questions)
 
         def work(job: BackgroundJob) -> None:
             def tell(happened: events.Event) -> None:
@@ -76,18 +76,18 @@ class Evaluating(WorkRoutes):
 
             engine, settings = job.engine, job.engine.settings
             before = engine.library.removals()
-            with open_cache(None, engine.library) as kept:
-                report = Evaluator(_Stoppable(engine, job.stopped), kept, tell=tell).evaluate(
-                    asked.name,
+            with open_cache(None, engine.library) as cache:
+                report = Evaluator(_Stoppable(engine, job.stopped), cache, tell=tell).evaluate(
+                    body.name,
                     samples,
                     [("default", settings)],
-                    settings if asked.judged else None,
-                    asked.metrics,
+                    settings if body.judged else None,
+                    body.metrics,
                 )
             report = _name_sources(report, job.naming)
             job.say("report", name=self.results.keep(report, job.library, before))
 
-        return await self.stream(request, asked.library, "evaluate", asked.name, work)
+        return await self.stream(request, body.library, "evaluate", body.name, work)
 
     @route("/api/reports/{name}")
     async def report(self, request: Request) -> Reply:
@@ -109,9 +109,9 @@ def _name_sources(report: Report, naming: Naming) -> Report:
     """The report with names of files for their paths."""
 
     def named(response: Response) -> Response:
-        given = response.contexts
-        contexts = given and tuple(
-            replace(context, source=naming.of(context.source)) for context in given
+        passages = response.contexts
+        contexts = passages and tuple(
+            replace(context, source=naming.of(context.source)) for context in passages
         )
         return replace(response, contexts=contexts)
 
@@ -125,17 +125,17 @@ def _name_sources(report: Report, naming: Naming) -> Report:
     return replace(report, runs=tuple(runs))
 
 
-def _samples(asked: ToEvaluate) -> list[Sample]:
+def _samples(body: ToEvaluate) -> list[Sample]:
     """The questions of the data set; errors name it as the client does."""
-    suffix = PurePath(asked.name).suffix.lower()
+    suffix = PurePath(body.name).suffix.lower()
     with scratch_folder() as folder:
         path = folder / f"data{suffix if suffix in ('.csv', '.json', '.jsonl') else ''}"
         with create_file(path) as file:
-            file.write(asked.data.encode("utf-8", "replace"))
+            file.write(body.data.encode("utf-8", "replace"))
         try:
             return read_dataset(path)
         except UsageError as error:
-            error.values["path"] = asked.name
+            error.values["path"] = body.name
             raise
 
 

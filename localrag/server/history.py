@@ -72,11 +72,11 @@ class History(Routes):
     @route("/api/history", "POST")
     async def switch(self, request: Request) -> Response:
         """Keep conversations from now on, or no longer; what is kept stays."""
-        asked = await decoded(request, Switched)
-        _, engine = await self.libraries.open_recorded(asked.library, "conversations")
+        body = await decoded(request, Switched)
+        _, engine = await self.libraries.open_recorded(body.library, "conversations")
 
         def switched() -> dict[str, Any]:
-            engine.library.keep_history(on=asked.on)
+            engine.library.keep_history(on=body.on)
             return _history_record(engine.library)
 
         return reply(await anyio.to_thread.run_sync(switched))
@@ -132,10 +132,10 @@ def keep(
     key = conversation or secrets.token_hex(8)
     try:
         record, sources = _encode_answer(answer), _source_documents(answer)
-        kept = library.keep_answer(key, asked, record, sources, after=after, timeout=_PATIENCE)
+        is_kept = library.keep_answer(key, asked, record, sources, after=after, timeout=_PATIENCE)
     except LibraryError as error:  # somebody else writes, or nobody can
         return {"conversation": "", "reason": spoken(without_paths(error), language)}
-    return {"conversation": key if kept else "", "reason": ""}
+    return {"conversation": key if is_kept else "", "reason": ""}
 
 
 def _history_record(library: Library) -> dict[str, Any]:
@@ -206,15 +206,15 @@ has values of its cells. Nothing of them would go with their document.
 
 def _without_texts(step: Step) -> Step:
     """A step without words and figures of passages that the answer need not cite."""
-    kept = _KEPT_VALUES.get(step.kind, ())
-    values = {name: value for name, value in step.values.items() if name in kept}
+    names = _KEPT_VALUES.get(step.kind, ())
+    values = {name: value for name, value in step.values.items() if name in names}
     return replace(step, left_out=(), values=values)
 
 
-def _decode_entry(library: Library, naming: Naming, kept: KeptAnswer) -> Answer:
+def _decode_entry(library: Library, naming: Naming, entry: KeptAnswer) -> Answer:
     """The answer, with its documents under the names that they have now."""
     try:
-        answer = _decode_answer(kept.record)
+        answer = _decode_answer(entry.record)
     except (msgspec.MsgspecError, RecursionError) as error:  # the folder came from elsewhere
         raise damaged_rows(error) from error
     documents = {context.chunk.id: context.chunk.document_id for context in answer.contexts}
@@ -267,9 +267,9 @@ def _decode_answer(record: str) -> Answer:
     try:
         return msgspec.json.decode(record, type=Answer)
     except msgspec.ValidationError:
-        kept = msgspec.structs.asdict(msgspec.json.decode(record, type=_EarlierAnswer))
-        text, citations, support = (kept.pop(name) for name in ("text", "citations", "support"))
-        return Answer(statements=read(text, citations, support), **kept)
+        fields = msgspec.structs.asdict(msgspec.json.decode(record, type=_EarlierAnswer))
+        text, citations, support = (fields.pop(name) for name in ("text", "citations", "support"))
+        return Answer(statements=read(text, citations, support), **fields)
 
 
 def _map_cited(

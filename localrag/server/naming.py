@@ -200,17 +200,17 @@ def _top(folders: list[str], shared: int) -> int:
 
 def _number_duplicates(names: dict[str, str]) -> dict[str, str]:
     """With a number in what is still alike, which never is the name of another."""
-    taken, next_number = set(names.values()), dict[str, int]()
+    names_in_use, next_number = set(names.values()), dict[str, int]()
     for path, name in names.items():
         if name not in next_number:
             next_number[name] = 2
             continue
         stem, suffix = posixpath.splitext(name)
         # From 2 again for each of them, thousands of files of one name would take minutes.
-        while (numbered := f"{stem} ({next_number[name]}){suffix}") in taken:
+        while (numbered := f"{stem} ({next_number[name]}){suffix}") in names_in_use:
             next_number[name] += 1
         names[path] = numbered
-        taken.add(numbered)
+        names_in_use.add(numbered)
     return names
 
 

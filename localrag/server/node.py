@@ -218,13 +218,13 @@ def _work(engine: Engine, claim: _JobLease, folders: Sequence[str]) -> None:
 
     A folder may take hours to add: others may write in between, also to that folder.
     """
-    asked, library = claim.job.arguments, engine.library
+    arguments, library = claim.job.arguments, engine.library
     indexer = factory.make_indexer(engine.settings, library, engine.embedder)
     indexer.below = folders
     if claim.job.kind == "add":
-        paths = [*map(Path, asked.paths)]
+        paths = [*map(Path, arguments.paths)]
         hold = partial(claim.writing, library)
-        indexer.add(paths, claim.hear, prune=asked.prune, spare_empty=True, hold=hold)
+        indexer.add(paths, claim.hear, prune=arguments.prune, spare_empty=True, hold=hold)
     else:
         with claim.writing(library):
             indexer.rebuild(claim.hear)

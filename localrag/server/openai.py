@@ -91,38 +91,38 @@ class Surface(Routes):
     @route("/v1/chat/completions", "POST")
     async def chat(self, request: Request) -> Response:
         """An answer, at once or as it is written."""
-        asked = await decoded(request, ChatRequest)
-        engine, question, options = await self._query(asked)
-        if asked.stream:
-            tell = partial(self._tell, engine, asked, question, options)
+        body = await decoded(request, ChatRequest)
+        engine, question, options = await self._query(body)
+        if body.stream:
+            tell = partial(self._tell, engine, body, question, options)
             return EventStream(streamed(tell, partial(_error_events, preferred(request))), sep="\n")
         written = await while_heard(request, self._answer(engine, question, options))
         if written is None:
             return Response()
-        answer, shown = written
+        answer, rendering = written
         message = {
             "role": "assistant",
-            "content": shown.text,
+            "content": rendering.text,
             "refusal": None,
-            "annotations": url_citations(answer, shown, self._linker(asked.model)),
+            "annotations": url_citations(answer, rendering, self._linker(body.model)),
         }
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
         return reply(
             {
-                **_head(asked.model, "chat.completion"),
+                **_head(body.model, "chat.completion"),
                 "choices": [choice],
-                "usage": await _usage(engine, asked, shown),
-                "localrag": responses.told(answer, shown),
+                "usage": await _usage(engine, body, rendering),
+                "localrag": responses.told(answer, rendering),
             }
         )
 
-    async def _query(self, asked: ChatRequest | ResponseRequest) -> tuple[Engine, str, AskOptions]:
+    async def _query(self, body: ChatRequest | ResponseRequest) -> tuple[Engine, str, AskOptions]:
         """Whom to ask what. Raises what refuses a request with a status, not amid a stream."""
-        engine = self._engine(asked.model)
-        question, history = asked.question()
+        engine = self._engine(body.model)
+        question, history = body.question()
         self.queue.expect_room()
-        await recorded(self._library(asked.model), "ask", question)
-        mode = "self-rag" if asked.model.endswith(SELF_RAG) else None
+        await recorded(self._library(body.model), "ask", question)
+        mode = "self-rag" if body.model.endswith(SELF_RAG) else None
         return engine, question, AskOptions(mode=mode, history=history)
 
     @asynccontextmanager
@@ -141,9 +141,9 @@ class Surface(Routes):
         return ClientText().answer(answer)
 
     async def _tell(
-        self, engine: Engine, asked: ChatRequest, question: str, options: AskOptions, send: Send
+        self, engine: Engine, body: ChatRequest, question: str, options: AskOptions, send: Send
     ) -> None:
-        head = _head(asked.model, "chat.completion.chunk")
+        head = _head(body.model, "chat.completion.chunk")
         text = ClientText()
 
         async def say(delta: Mapping[str, Any], end: str | None = None, **more: Any) -> None:
@@ -154,44 +154,44 @@ class Surface(Routes):
         async with self._asking(engine, question, options) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Answer):
-                    answer, shown = text.answer(piece)
+                    answer, rendering = text.answer(piece)
                 elif isinstance(piece, Statement) and (content := text.piece(piece)):
                     await say({"content": content})
         if content := text.rest():
             await say({"content": content})
-        annotations = url_citations(answer, shown, self._linker(asked.model))
+        annotations = url_citations(answer, rendering, self._linker(body.model))
         if annotations:
             await say({"annotations": annotations})
-        await say({}, "stop", localrag=responses.told(answer, shown))
-        if asked.stream_options and asked.stream_options.include_usage:
-            usage = await _usage(engine, asked, shown)
+        await say({}, "stop", localrag=responses.told(answer, rendering))
+        if body.stream_options and body.stream_options.include_usage:
+            usage = await _usage(engine, body, rendering)
             await send(_event({**head, "choices": [], "usage": usage}))
         await send(_DONE)
 
     @route("/v1/responses", "POST")
     async def responses(self, request: Request) -> Response:
         """An answer with its search and its citations as OpenAI's Responses have them."""
-        asked = await decoded(request, ResponseRequest)
-        engine, question, options = await self._query(asked)
-        response = responses.ActiveResponse(asked.model, question, self._linker(asked.model))
-        usage = partial(_usage, engine, asked)
-        if asked.stream:
+        body = await decoded(request, ResponseRequest)
+        engine, question, options = await self._query(body)
+        response = responses.ActiveResponse(body.model, question, self._linker(body.model))
+        usage = partial(_usage, engine, body)
+        if body.stream:
             tell = partial(response.tell, self._asking(engine, question, options), usage)
             failed = partial(response.failed, preferred(request))
             return EventStream(streamed(tell, failed), sep="\n")
         written = await while_heard(request, self._answer(engine, question, options))
         if written is None:
             return Response()
-        answer, shown = written
-        return reply(response.whole(answer, shown, await usage(shown)))
+        answer, rendering = written
+        return reply(response.whole(answer, rendering, await usage(rendering)))
 
     @route("/v1/embeddings", "POST")
     async def embeddings(self, request: Request) -> Response:
         """Vectors of the model that the library is embedded with; texts count as questions."""
-        asked = await decoded(request, EmbeddingRequest)
-        engine, texts = self._engine(asked.model), asked.texts
+        body = await decoded(request, EmbeddingRequest)
+        engine, texts = self._engine(body.model), body.texts
         embedder = await anyio.to_thread.run_sync(lambda: general(engine.embedder))
-        if asked.dimensions not in (None, embedder.dimension):
+        if body.dimensions not in (None, embedder.dimension):
             raise UsageError(
                 "The vectors of this model have {dimension} dimensions.",
                 hint="Leave dimensions out.",
@@ -215,47 +215,47 @@ class Surface(Routes):
             return Response()
         tokens, vectors = done
         data = [
-            {"object": "embedding", "index": number, "embedding": _vector(row, asked)}
+            {"object": "embedding", "index": number, "embedding": _vector(row, body)}
             for number, row in enumerate(np.asarray(vectors, dtype="<f4"))
         ]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return reply({"object": "list", "model": asked.model, "data": data, "usage": usage})
+        return reply({"object": "list", "model": body.model, "data": data, "usage": usage})
 
     @route("/v1/rerank", "POST")
     async def rerank(self, request: Request) -> Response:
         """Texts by their likeness to the query, as the library's embedding sees it."""
-        asked = await decoded(request, RerankRequest)
-        engine = self._engine(asked.model)
+        body = await decoded(request, RerankRequest)
+        engine = self._engine(body.model)
 
         async def scores() -> list[float]:
             embedder = await anyio.to_thread.run_sync(lambda: general(engine.embedder))
             processors = self.queue.processors
-            await counted(processors, embedder, [asked.query, *asked.documents])
-            query = await embedded(processors, embedder.embed_queries, [asked.query])
-            texts = await embedded(processors, embedder.embed_documents, asked.documents)
+            await counted(processors, embedder, [body.query, *body.documents])
+            query = await embedded(processors, embedder.embed_queries, [body.query])
+            texts = await embedded(processors, embedder.embed_documents, body.documents)
             return [float(score) for score in texts @ query[0]]
 
-        relevance = await while_heard(request, scores()) if asked.documents else []
+        relevance = await while_heard(request, scores()) if body.documents else []
         if relevance is None:
             return Response()
         order = sorted(range(len(relevance)), key=lambda number: -relevance[number])
         results = [
-            {"index": n, "relevance_score": relevance[n], "document": {"text": asked.documents[n]}}
-            for n in order[: asked.top_n]
+            {"index": n, "relevance_score": relevance[n], "document": {"text": body.documents[n]}}
+            for n in order[: body.top_n]
         ]
-        return reply({"model": asked.model, "results": results})
+        return reply({"model": body.model, "results": results})
 
     @route("/v1/vector_stores/{name}/search", "POST")
     async def search(self, request: Request) -> Response:
         """The best passages of a library, which `default` names without its name."""
-        asked = await decoded(request, SearchRequest)
+        body = await decoded(request, SearchRequest)
         name = request.path_params["name"]
         library = self.libraries.named("" if name == "default" else name)
         engine = self.libraries.engine(library)
-        query = asked.query if isinstance(asked.query, str) else " ".join(asked.query)
+        query = body.query if isinstance(body.query, str) else " ".join(body.query)
         expect_short(query)
         await recorded(library, "search", query)
-        options = AskOptions(k=asked.max_num_results)
+        options = AskOptions(k=body.max_num_results)
         async with self.queue.processors.turn():
             hits = await anyio.to_thread.run_sync(engine.search, query, options)
         data = [
@@ -308,13 +308,13 @@ def _event(data: Mapping[str, Any]) -> ServerSentEvent:
 
 
 async def _usage(
-    engine: Engine, asked: ChatRequest | ResponseRequest, shown: Rendering
+    engine: Engine, body: ChatRequest | ResponseRequest, rendering: Rendering
 ) -> dict[str, int]:
     """Tokens of the messages and of the answer; passages are counted by nobody who asks."""
 
     def counted() -> tuple[int, int]:
         count = engine.model.llm.count_tokens
-        return sum(count(message.text) for message in asked.messages), count(shown.text)
+        return sum(count(message.text) for message in body.messages), count(rendering.text)
 
     prompt, written = await anyio.to_thread.run_sync(counted)
     return {
@@ -324,7 +324,7 @@ async def _usage(
     }
 
 
-def _vector(row: Any, asked: EmbeddingRequest) -> object:
-    if asked.encoding_format == "base64":
+def _vector(row: Any, body: EmbeddingRequest) -> object:
+    if body.encoding_format == "base64":
         return base64.b64encode(row.tobytes()).decode("ascii")
     return row.tolist()

@@ -144,9 +144,9 @@ class EmbeddingRequest(msgspec.Struct):
     @property
     def texts(self) -> list[str]:
         """What is to be embedded. Raises `UsageError` for tokens: they are of another model's."""
-        given = [self.input] if isinstance(self.input, str) else self.input
-        texts = [part for part in given if isinstance(part, str)]
-        if len(texts) < len(given):
+        inputs = [self.input] if isinstance(self.input, str) else self.input
+        texts = [part for part in inputs if isinstance(part, str)]
+        if len(texts) < len(inputs):
             raise UsageError(
                 "The input is tokens of another model, not text.",
                 hint="Send text; in LangChain, OpenAIEmbeddings(check_embedding_ctx_length=False).",
@@ -198,17 +198,17 @@ def conversation(messages: list[Message]) -> tuple[str, tuple[Turn, ...]]:
                 kind=part.type,
             )
     turns = []
-    for asked, answered in pairwise(dialogue[:-1]):
-        if (asked.role, answered.role) == ("user", "assistant"):
-            turns.append(Turn(asked.text, answered.text))
+    for question, answer in pairwise(dialogue[:-1]):
+        if (question.role, answer.role) == ("user", "assistant"):
+            turns.append(Turn(question.text, answer.text))
     if not dialogue[-1].text.strip():
         raise UsageError("The question is empty.", hint="Ask something, in quotes.")
     expect_short(dialogue[-1].text, (message.text for message in messages))
     return dialogue[-1].text, tuple(turns)
 
 
-def _expect_text(wanted: Format | None, name: str) -> None:
-    if wanted is not None and wanted.type != "text":
+def _expect_text(form: Format | None, name: str) -> None:
+    if form is not None and form.type != "text":
         raise UsageError(
-            "Answers are text, not {kind}.", hint="Leave {name} out.", kind=wanted.type, name=name
+            "Answers are text, not {kind}.", hint="Leave {name} out.", kind=form.type, name=name
         )

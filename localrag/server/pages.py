@@ -68,20 +68,20 @@ class Pages:
 
     def forget(self, name: str | None = None) -> None:
         """Keep nothing of a library, or of any, neither here nor in the process that draws."""
-        for asked in list(self._kept):
-            if name in (None, asked.library):
-                self._kept.pop(asked, None)
+        for key in list(self._kept):
+            if name in (None, key.library):
+                self._kept.pop(key, None)
         with self._lock:
             gone = [library for library in self._drawing if name in (None, library)]
             processes = [self._drawing.pop(library) for library in gone]
         for process in processes:
             process.close()
 
-    def _draw(self, library: Library, asked: View, width: int = WIDTH) -> PageView | None:
-        view = view_span(library, asked.document, asked.start, asked.end)
+    def _draw(self, library: Library, target: View, width: int = WIDTH) -> PageView | None:
+        view = view_span(library, target.document, target.start, target.end)
         if view is None or not view.is_drawn:
             return view
-        return with_image(library, view, self._process(asked.library), width)
+        return with_image(library, view, self._process(target.library), width)
 
     def _process(self, library: str) -> ParsingProcess:
         """What draws the pages of a library; the one that was asked for longest ago ends."""

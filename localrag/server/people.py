@@ -121,15 +121,15 @@ class People:
             raise RefusedError(403, _nobody())
         return name
 
-    async def _look_up(self, find: Callable[[str], User | None], given: str) -> User | None:
-        key = hashlib.sha256(f"{find.__name__}\0{given}".encode("utf-8", "replace")).digest()
+    async def _look_up(self, find: Callable[[str], User | None], value: str) -> User | None:
+        key = hashlib.sha256(f"{find.__name__}\0{value}".encode("utf-8", "replace")).digest()
         until, known = self._known.get(key, (0.0, None))
         if time.monotonic() < until:
             return known
         try:
             with anyio.fail_after(PATIENCE):
                 loop = asyncio.get_running_loop()
-                user = await loop.run_in_executor(self._looking, find, given)
+                user = await loop.run_in_executor(self._looking, find, value)
         except (LocalragError, TimeoutError) as error:
             _log.warning("Who asks could not be looked up: %s", str(error) or "no answer in time")
             raise RefusedError(

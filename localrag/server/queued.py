@@ -56,10 +56,10 @@ class Queued(Routes):
     @route("/api/jobs/{number}/cancel", "POST")
     async def cancel(self, request: Request) -> Response:
         """Cancel one that waits or runs."""
-        library, given = self._library(request), request.path_params["number"]
-        number = digits(given)
+        library, text = self._library(request), request.path_params["number"]
+        number = digits(text)
         if library.jobs is None or number is None:
-            raise LibraryNotFoundError("There is no job {name}.", hint="See /api/jobs.", name=given)
+            raise LibraryNotFoundError("There is no job {name}.", hint="See /api/jobs.", name=text)
         name = self.libraries.named(request.query_params.get("library", ""))
         await recorded(name, "cancel")
         await anyio.to_thread.run_sync(library.jobs.cancel, number)

@@ -141,10 +141,10 @@ def error_body(
     elif isinstance(error, LocalragError):
         known = ((status, code) for kind, status, code in _STATUS if isinstance(error, kind))
         status, code = next(known, (500, "server_error"))
-        shown = without_paths(error)
-        if shown.message != error.message:
+        public_error = without_paths(error)
+        if public_error.message != error.message:
             _log.warning("A request failed: %s", error)
-        text = spoken(shown, language)
+        text = spoken(public_error, language)
     else:
         _log.error("A request failed.", exc_info=error)
         text = phrase("An internal error; the log has more.", language)

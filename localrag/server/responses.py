@@ -96,7 +96,7 @@ class ActiveResponse:
         async with asking as pieces:
             async for piece in pieces:
                 if isinstance(piece, Answer):
-                    answer, shown = text.answer(piece)
+                    answer, rendering = text.answer(piece)
                 elif isinstance(piece, Statement):
                     if not begun:
                         await begin_message()
@@ -107,15 +107,17 @@ class ActiveResponse:
             await begin_message()
         if delta_text := text.rest():
             await say(delta, **place, delta=delta_text, logprobs=[])
-        message = self._message(answer, shown)
+        message = self._message(answer, rendering)
         (written,) = message["content"]
         for number, annotation in enumerate(written["annotations"]):
             kind = "response.output_text.annotation.added"
             await say(kind, **place, annotation_index=number, annotation=annotation)
-        await say("response.output_text.done", **place, text=shown.text, logprobs=[])
+        await say("response.output_text.done", **place, text=rendering.text, logprobs=[])
         await say("response.content_part.done", **place, part=written)
         await say("response.output_item.done", output_index=1, item=message)
-        await say("response.completed", response=self.whole(answer, shown, await usage(shown)))
+        await say(
+            "response.completed", response=self.whole(answer, rendering, await usage(rendering))
+        )
 
     def failed(self, language: InterfaceLanguage, error: Exception) -> Iterator[ServerSentEvent]:
         """How the events end where there is no more of it."""
@@ -171,12 +173,17 @@ class ActiveResponse:
             "results": results,
         }
 
-    def _message(self, answer: Answer | None, shown: Rendering | None = None) -> dict[str, Any]:
+    def _message(self, answer: Answer | None, rendering: Rendering | None = None) -> dict[str, Any]:
         content = []
-        if answer is not None and shown is not None:
-            cited = file_citations(answer, shown, self._address)
+        if answer is not None and rendering is not None:
+            cited = file_citations(answer, rendering, self._address)
             content = [
-                {"type": "output_text", "text": shown.text, "annotations": cited, "logprobs": []}
+                {
+                    "type": "output_text",
+                    "text": rendering.text,
+                    "annotations": cited,
+                    "logprobs": [],
+                }
             ]
         return {
             "id": self._message_id,

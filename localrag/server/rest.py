@@ -116,16 +116,19 @@ class RestRoutes(Routes):
     @route(DOCUMENTS, "POST")
     async def upload(self, request: Request) -> Response:
         """Keep and add a file: the body of the request. Events: progress, done, error."""
-        asked = request.query_params
-        name = asked.get("name", "")
-        _, engine = await self.libraries.open_recorded(asked.get("library", ""), "add", name)
+        query = request.query_params
+        name = query.get("name", "")
+        _, engine = await self.libraries.open_recorded(query.get("library", ""), "add", name)
         return await self.uploads.take(request, engine, name)
 
     @route(f"{DOCUMENTS}/{{document}}", "DELETE")
     async def remove(self, request: Request) -> Response:
         """Forget a document; its file goes only where it was uploaded."""
-        asked, document = request.query_params.get("library", ""), request.path_params["document"]
-        name, engine = await self.libraries.open_recorded(asked, "remove", document)
+        library_name, document = (
+            request.query_params.get("library", ""),
+            request.path_params["document"],
+        )
+        name, engine = await self.libraries.open_recorded(library_name, "remove", document)
         library, naming = engine.library, self.libraries.naming(name)
         about = await anyio.to_thread.run_sync(library.document_record, document)
         if about is None:
@@ -182,12 +185,12 @@ class RestRoutes(Routes):
         return Response(view.image, media_type="image/png")
 
     async def _view(self, request: Request) -> PageView:
-        asked = request.query_params
-        document, name = asked.get("document", ""), self.libraries.named(asked.get("library", ""))
+        query = request.query_params
+        document, name = query.get("document", ""), self.libraries.named(query.get("library", ""))
         library = self.libraries.engine(name).library
-        wanted = View(name, document, number(asked, "start"), number(asked, "end"))
+        view = View(name, document, number(query, "start"), number(query, "end"))
         await recorded(name, "page", document)
-        page = await self.pages.view(library, wanted)
+        page = await self.pages.view(library, view)
         if page is None:
             raise _no_document(document)
         return page
@@ -195,25 +198,25 @@ class RestRoutes(Routes):
     @route("/api/ask", "POST")
     async def ask(self, request: Request) -> Response:
         """An answer as events: loading, passages, waiting, step, text, answer, kept, error."""
-        asked = await decoded(request, QuestionRequest)
-        expect_short(asked.question, (text for turn in asked.history for text in astuple(turn)))
-        library = self.libraries.named(asked.library)
+        body = await decoded(request, QuestionRequest)
+        expect_short(body.question, (text for turn in body.history for text in astuple(turn)))
+        library = self.libraries.named(body.library)
         engine = self.libraries.engine(library)
         self.queue.expect_room()
-        await recorded(library, "ask", asked.question)
+        await recorded(library, "ask", body.question)
         language = preferred(request)
-        answer = partial(self._answer, engine, library, asked, language)
+        answer = partial(self._answer, engine, library, body, language)
         return EventStream(streamed(answer, as_event(language)))
 
     async def _answer(
         self,
         engine: Engine,
         library: str,
-        asked: QuestionRequest,
+        body: QuestionRequest,
         language: InterfaceLanguage,
         send: Send,
     ) -> None:
-        options = asked.options
+        options = body.options
         if not engine.is_ready:
             await send(event("loading", {}))
         loop = asyncio.get_running_loop()
@@ -224,30 +227,30 @@ class RestRoutes(Routes):
         def tell_later(hits: Sequence[ScoredChunk]) -> None:
             asyncio.run_coroutine_threadsafe(tell(hits), loop)
 
-        if asked.history:  # a follow-up is searched for as the model understands it
+        if body.history:  # a follow-up is searched for as the model understands it
             options = replace(options, on_found=tell_later)
         else:
             k = engine.applied(options).answer.k
             async with self.queue.processors.turn():
-                hits = await anyio.to_thread.run_sync(engine.retrieve, asked.question, k)
+                hits = await anyio.to_thread.run_sync(engine.retrieve, body.question, k)
             await tell(hits)
 
         async def wait(position: int, seconds: float) -> None:
             await send(event("waiting", {"position": position, "seconds": round(seconds)}))
 
         answer: Answer | None = None
-        async with self.queue.turn(wait), asking(engine, asked.question, options) as pieces:
+        async with self.queue.turn(wait), asking(engine, body.question, options) as pieces:
             async for piece in pieces:
                 await send(_piece(library, piece, language))
                 answer = piece if isinstance(piece, Answer) else None
         if answer is not None:
-            kept = await anyio.to_thread.run_sync(
-                partial(keep, engine.library, asked.question, answer, language),
-                asked.conversation,
-                len(asked.history),
+            record = await anyio.to_thread.run_sync(
+                partial(keep, engine.library, body.question, answer, language),
+                body.conversation,
+                len(body.history),
             )
-            if kept is not None:
-                await send(event("kept", kept))
+            if record is not None:
+                await send(event("kept", record))
 
 
 def _no_document(name: str) -> LibraryNotFoundError:

@@ -54,10 +54,10 @@ class Results:
         self, name: str, kind: type[T], libraries: Libraries, gone: LocalragError
     ) -> T:
         """The result of that name, for who may read its library still. Raises `gone`."""
-        kept = self.get(name, kind)
-        if kept is None:
+        entry = self.get(name, kind)
+        if entry is None:
             raise gone
-        result, library = kept
+        result, library = entry
         # Whoever asks may have lost their role there since.
         await libraries.open_recorded(library, "export")
         return result

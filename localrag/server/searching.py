@@ -70,16 +70,16 @@ class Searching(Routes):
     @route("/api/search", "POST")
     async def search(self, request: Request) -> Response:
         """The best passages; waits for the language model only where that has a part in it."""
-        asked, language = await decoded(request, Sought), preferred(request)
-        _, engine = await self.libraries.open_recorded(asked.library, "search", asked.question)
+        body, language = await decoded(request, Sought), preferred(request)
+        _, engine = await self.libraries.open_recorded(body.library, "search", body.question)
         options = AskOptions(
-            k=None if asked.k is None else min(asked.k, MOST),
-            retrieval=asked.retrieval,
-            rerank=asked.rerank,
-            expand=asked.expand,
-            filter=asked.filter,
+            k=None if body.k is None else min(body.k, MOST),
+            retrieval=body.retrieval,
+            rerank=body.rerank,
+            expand=body.expand,
+            filter=body.filter,
         )
-        work = search_in_turn(self.queue, engine, asked.question, options)
+        work = search_in_turn(self.queue, engine, body.question, options)
         result = await while_heard(request, work)
         if result is None:
             return Response(status_code=499)

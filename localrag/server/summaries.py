@@ -72,21 +72,21 @@ class Summaries(WorkRoutes):
     @route("/api/summaries", "POST")
     async def ask(self, request: Request) -> Response:
         """Sum up, or show what is kept."""
-        asked = await decoded(request, SummaryRequest)
+        body = await decoded(request, SummaryRequest)
 
         def work(job: BackgroundJob) -> None:
             job.say_loading()
             telling = _SummaryEvents(job)
             for event in job.engine.summarise(
-                asked.patterns,
-                asked.about,
+                body.patterns,
+                body.about,
                 AskOptions(stopped=job.stopped),
-                pages=pages_of(asked.first_page, asked.last_page),
+                pages=pages_of(body.first_page, body.last_page),
             ):
                 telling.hear(event)
 
-        about, kept_only = asked.about, asked.kept_only
-        return await self.stream(request, asked.library, "ask", about, work, kept_only=kept_only)
+        about, kept_only = body.about, body.kept_only
+        return await self.stream(request, body.library, "ask", about, work, kept_only=kept_only)
 
 
 class _SummaryEvents:

@@ -134,12 +134,12 @@ class Tables(WorkRoutes):
     @route("/api/tables/documents", "POST")
     async def documents(self, request: Request) -> Response:
         """How many documents are chosen, of how many, and the names of the first."""
-        asked = await decoded(request, Chosen)
-        library, engine = await self.libraries.open_recorded(asked.library, "search", asked.words)
+        body = await decoded(request, Chosen)
+        library, engine = await self.libraries.open_recorded(body.library, "search", body.words)
         naming = self.libraries.naming(library)
 
         def chosen() -> dict[str, Any]:
-            selection = engine.selection(asked.patterns, asked.words, _options(asked))
+            selection = engine.selection(body.patterns, body.words, _options(body))
             names = [naming.of(record.sources[0]) for record in selection.documents[:_AT_ONCE]]
             return {"count": len(selection.documents), "total": selection.total, "names": names}
 
@@ -149,44 +149,44 @@ class Tables(WorkRoutes):
     @route("/api/tables", "POST")
     async def ask(self, request: Request) -> Response:
         """Ask each document, or show what is kept."""
-        asked = await decoded(request, TableRequest)
-        stored = self.libraries.engine(asked.library).library
-        wanted = asked.under("")
-        if asked.saved:
-            wanted = await anyio.to_thread.run_sync(saved_table, stored, asked.saved)
-        check_columns(wanted.columns)
-        options, kept_only = _options(wanted), asked.kept_only
+        body = await decoded(request, TableRequest)
+        stored = self.libraries.engine(body.library).library
+        definition = body.under("")
+        if body.saved:
+            definition = await anyio.to_thread.run_sync(saved_table, stored, body.saved)
+        check_columns(definition.columns)
+        options, kept_only = _options(definition), body.kept_only
 
         def work(job: BackgroundJob) -> None:
             job.say_loading()
             before = job.engine.library.removals()
-            telling = _TableEvents(job, wanted.columns)
+            telling = _TableEvents(job, definition.columns)
             events = job.engine.table(
-                wanted.patterns,
-                wanted.columns,
-                wanted.words,
+                definition.patterns,
+                definition.columns,
+                definition.words,
                 replace(options, stopped=job.stopped),
-                lenient=bool(asked.saved),
+                lenient=bool(body.saved),
             )
             try:
                 for event in events:
-                    telling.hear(event, lambda made: self.results.keep(made, job.library, before))
+                    telling.hear(event, lambda table: self.results.keep(table, job.library, before))
             except RemovedError:
                 self.results.forget(job.library)
                 raise
 
-        words = "\n".join(column.question for column in wanted.columns)
-        return await self.stream(request, asked.library, "ask", words, work, kept_only=kept_only)
+        words = "\n".join(column.question for column in definition.columns)
+        return await self.stream(request, body.library, "ask", words, work, kept_only=kept_only)
 
     @route("/api/tables/saved/{name}", "POST")
     async def save(self, request: Request) -> Response:
         """Keep under a name what is asked of which documents."""
-        asked = await decoded(request, ToSave)
-        saved = asked.under(request.path_params["name"])
-        _, engine = await self.libraries.open_recorded(asked.library, "add", saved.name)
+        body = await decoded(request, ToSave)
+        saved = body.under(request.path_params["name"])
+        _, engine = await self.libraries.open_recorded(body.library, "add", saved.name)
 
         def keep() -> None:
-            engine.selection(saved.patterns, options=_options(asked))  # by names, never by paths
+            engine.selection(saved.patterns, options=_options(body))  # by names, never by paths
             save_table(engine.library, saved)
 
         await anyio.to_thread.run_sync(keep)
@@ -195,8 +195,8 @@ class Tables(WorkRoutes):
     @route("/api/tables/saved/{name}", "DELETE")
     async def forget(self, request: Request) -> Response:
         """Forget a saved table."""
-        name, asked = request.path_params["name"], request.query_params.get("library", "")
-        library, engine = await self.libraries.open_recorded(asked, "remove", name)
+        name, library_name = request.path_params["name"], request.query_params.get("library", "")
+        library, engine = await self.libraries.open_recorded(library_name, "remove", name)
         await anyio.to_thread.run_sync(forget_table, engine.library, name)
         self.results.forget(library)
         return reply({"removed": name})

@@ -28,9 +28,9 @@ def known_token(path: Path) -> str | None:
 
     Raises `ConfigError` for one that is too short or cannot stand in a header.
     """
-    given = os.environ.get(TOKEN_VARIABLE)
-    if given is not None:
-        return _check(given, TOKEN_VARIABLE)
+    value = os.environ.get(TOKEN_VARIABLE)
+    if value is not None:
+        return _check(value, TOKEN_VARIABLE)
     try:
         with open_plain(path) as file:
             return _check(file.read(LONGEST_TOKEN + 1).decode("ascii", "replace"), str(path))
@@ -64,9 +64,9 @@ def given_secret(variable: str, path: Path | None) -> str | None:
 
     Raises `ConfigError`.
     """
-    given = os.environ.get(variable)
-    if given is not None:
-        return _check(given, variable)
+    value = os.environ.get(variable)
+    if value is not None:
+        return _check(value, variable)
     if path is None:
         return None
     try:

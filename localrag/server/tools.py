@@ -263,14 +263,14 @@ class Tools:
         library = await self._record(asked.library, "search", asked.query)
 
         def find() -> Found:
-            shown = self._library(library, asked.query)
-            options = AskOptions(k=asked.k or None, filter=shown.allowed)
-            hits = shown.engine.search(asked.query, options)
+            screen = self._library(library, asked.query)
+            options = AskOptions(k=asked.k or None, filter=screen.allowed)
+            hits = screen.engine.search(asked.query, options)
             return Found(
                 library,
-                [shown.passage(number, hit) for number, hit in enumerate(hits, 1)],
-                shown.left_out,
-                disarmed=shown.disarmed,
+                [screen.passage(number, hit) for number, hit in enumerate(hits, 1)],
+                screen.left_out,
+                disarmed=screen.disarmed,
             )
 
         async with self._queue.processors.turn():
@@ -279,13 +279,13 @@ class Tools:
     async def ask(self, asked: AskFor, tell: Tell) -> Answered:
         """The answer; `tell` hears how long it waits, and what is done."""
         library = await self._record(asked.library, "ask", asked.question)
-        shown = await anyio.to_thread.run_sync(self._library, library, asked.question)
-        options = AskOptions(mode=asked.mode or None, filter=shown.allowed)
+        screen = await anyio.to_thread.run_sync(self._library, library, asked.question)
+        options = AskOptions(mode=asked.mode or None, filter=screen.allowed)
         answer = None
         async with (
             _beating(tell),
             self._queue.turn(_waiting(tell)),
-            asking(shown.engine, asked.question, options) as pieces,
+            asking(screen.engine, asked.question, options) as pieces,
         ):
             async for piece in pieces:
                 if isinstance(piece, Answer):
@@ -295,14 +295,14 @@ class Tools:
         assert answer is not None, "a stream ends with its answer"  # noqa: S101
         return Answered(
             library,
-            shown.answer(answer),
+            screen.answer(answer),
             answer.grounded,
-            [shown.quotation(answer, citation) for citation in answer.citations],
-            len(answer.left_out) + shown.left_out,
+            [screen.quotation(answer, citation) for citation in answer.citations],
+            len(answer.left_out) + screen.left_out,
             round(answer.seconds, 3),
-            [shown.missing(answer, missing) for missing in answer.not_found],
+            [screen.missing(answer, missing) for missing in answer.not_found],
             _is_unsupported(answer),
-            shown.disarmed,  # once all of it has been shown
+            screen.disarmed,  # once all of it has been shown
         )
 
     async def table(self, asked: TableFor, tell: Tell) -> TableText:
@@ -311,43 +311,43 @@ class Tools:
         check_columns(columns)
         questions = "\n".join(column.question for column in columns)
         library = await self._record(asked.library, "ask", questions)
-        shown = await anyio.to_thread.run_sync(self._library, library, questions)
-        events = partial(shown.engine.table, asked.documents, columns, asked.words)
-        table = await self._last_event(shown, events, tell)
+        screen = await anyio.to_thread.run_sync(self._library, library, questions)
+        events = partial(screen.engine.table, asked.documents, columns, asked.words)
+        table = await self._last_event(screen, events, tell)
         assert isinstance(table, Table), "a table ends its events"  # noqa: S101
-        return shown.table(table, asked.start)
+        return screen.table(table, asked.start)
 
     async def summarise(self, asked: SummariseFor, tell: Tell) -> SummaryText:
         """A document section by section, or several in a sentence each; `tell` hears how far."""
         library = await self._record(asked.library, "ask", asked.about)
-        shown = await anyio.to_thread.run_sync(self._library, library, asked.about)
+        screen = await anyio.to_thread.run_sync(self._library, library, asked.about)
         pages = pages_of(asked.first_page, asked.last_page)
-        summarise = partial(shown.engine.summarise, pages=pages, seconds=_SECONDS)
+        summarise = partial(screen.engine.summarise, pages=pages, seconds=_SECONDS)
         events = partial(summarise, asked.documents, asked.about)
-        summary = await self._last_event(shown, events, tell)
+        summary = await self._last_event(screen, events, tell)
         assert isinstance(summary, Summary), "a summary ends its events"  # noqa: S101
-        return shown.summary(summary)
+        return screen.summary(summary)
 
     async def compute(self, asked: ComputeFor, tell: Tell) -> ComputedText:
         """What a database computes over rows, with the rows that were counted."""
         library = await self._record(asked.library, "ask", asked.question)
-        shown = await anyio.to_thread.run_sync(self._library, library, asked.question)
+        screen = await anyio.to_thread.run_sync(self._library, library, asked.question)
 
         def results(options: AskOptions) -> Iterator[tuple[Dataset, Computed]]:
-            sheets = shown.engine.sheets(asked.documents, options)
-            yield shown.engine.compute(asked.question, sheets, options)
+            sheets = screen.engine.sheets(asked.documents, options)
+            yield screen.engine.compute(asked.question, sheets, options)
 
-        return shown.computed(*await self._last_event(shown, results, tell))
+        return screen.computed(*await self._last_event(screen, results, tell))
 
     async def _last_event(
-        self, shown: _LibraryScreen, events: Callable[[AskOptions], Iterator[E]], tell: Tell
+        self, screen: _LibraryScreen, events: Callable[[AskOptions], Iterator[E]], tell: Tell
     ) -> E:
         """What work ends with; others go first after each part of it that is not kept."""
 
         def work(
             say: Callable[[E], None], stopped: threading.Event, give_way: Callable[[], None]
         ) -> None:
-            for event in events(AskOptions(filter=shown.allowed, stopped=stopped)):
+            for event in events(AskOptions(filter=screen.allowed, stopped=stopped)):
                 if isinstance(event, Begun):
                     expect_few_cells(event.documents * event.columns)
                 say(event)
@@ -365,29 +365,33 @@ class Tools:
         library = await self._record(asked.library, "page", asked.document)
 
         def read() -> tuple[PageText, Engine, View | None]:
-            shown = self._library(library, asked.question)
-            record = shown.document(asked.document)
-            span = shown.engine.library.page(record.id, number=asked.page)
+            screen = self._library(library, asked.question)
+            record = screen.document(asked.document)
+            span = screen.engine.library.page(record.id, number=asked.page)
             if span is None:
                 raise UsageError(
                     "{name} has no page {page}.",
                     hint="It has {pages} pages in all.",
-                    name=shown.name(record),
+                    name=screen.name(record),
                     page=asked.page,
                     pages=record.pages,
                 )
-            page = shown.page(record, span, asked.start, asked.mark)
-            return page, shown.engine, shown.view(record, span, asked.mark) if asked.image else None
+            page = screen.page(record, span, asked.start, asked.mark)
+            return (
+                page,
+                screen.engine,
+                screen.view(record, span, asked.mark) if asked.image else None,
+            )
 
-        page, engine, wanted = await anyio.to_thread.run_sync(read)
+        page, engine, target = await anyio.to_thread.run_sync(read)
         if not asked.image:
             return page
-        if wanted is None:
+        if target is None:
             page.notes.append(
                 tr("There is no image: it would show what is left out of the text or replaced.")
             )
             return page
-        view = await self._pages.small(engine.library, wanted)
+        view = await self._pages.small(engine.library, target)
         if view is None or view.image is None:
             if view is not None and view.fault is not None:
                 view = replace(view, fault=without_paths(view.fault))
@@ -405,19 +409,19 @@ class Tools:
         await self._libraries.listed(library)
 
         def listed() -> Documents:
-            shown = self._library(library, "")
-            wanted = asked.containing.casefold()
+            screen = self._library(library, "")
+            fragment = asked.containing.casefold()
             records = [
                 record
-                for record in shown.documents()
-                if not wanted or any(wanted in name.casefold() for name in shown.names(record))
+                for record in screen.documents()
+                if not fragment or any(fragment in name.casefold() for name in screen.names(record))
             ]
             some = records[asked.start : asked.start + MOST_LISTED]
             after = asked.start + len(some)
             return Documents(
                 library,
                 len(records),
-                [shown.listed(record) for record in some],
+                [screen.listed(record) for record in some],
                 after if after < len(records) else UNSET,
             )
 
@@ -450,10 +454,10 @@ class Tools:
         def added() -> Added:
             name = self._libraries.named(asked.library)
             report = LocalRAG(self._libraries.engine(name)).add(asked.paths)
-            shown = self._library(name, "")  # of what there is by now
+            screen = self._library(name, "")  # of what there is by now
             new: list[Committed | Linked] = [*report.committed, *report.linked]
-            files = map(shown.added, new)
-            not_read = [shown.not_read(failure) for failure in report.failed]
+            files = map(screen.added, new)
+            not_read = [screen.not_read(failure) for failure in report.failed]
             return Added(
                 name,
                 [file for file in files if file],
@@ -466,8 +470,8 @@ class Tools:
     async def resource(self, uri: str) -> PageText:
         """The page that a URI names; the first one where it names none."""
         library, document, page = _parts(uri)
-        asked = PageOf(document=document, page=page, library=library, image=False)
-        page_text = await self.page(asked, _tell_nobody)
+        arguments = PageOf(document=document, page=page, library=library, image=False)
+        page_text = await self.page(arguments, _tell_nobody)
         assert isinstance(page_text, PageText), "no image was asked for"  # noqa: S101
         return page_text
 
@@ -478,13 +482,13 @@ class Tools:
 
         def listed() -> tuple[list[Listed], int | None]:
             entries = [
-                (shown, record)
+                (screen, record)
                 for name in self._libraries.names
-                for shown in [self._library(name, "")]
-                for record in shown.documents()
+                for screen in [self._library(name, "")]
+                for record in screen.documents()
             ]
             after = start + MOST_LISTED
-            some = [shown.listed(record) for shown, record in entries[start:after]]
+            some = [screen.listed(record) for screen, record in entries[start:after]]
             return some, after if after < len(entries) else None
 
         return await anyio.to_thread.run_sync(listed)
@@ -554,11 +558,11 @@ class _LibraryScreen:
         reason = spoken(without_paths(failure.error))
         return NotRead(self.own(shown_name(failure.source)), self.own(reason))
 
-    def document(self, given: str) -> DocumentRecord:
+    def document(self, reference: str) -> DocumentRecord:
         """The document of that id, its beginning, URI or name. Raises `UsageError`."""
-        if given.startswith(SCHEME):
-            given = _parts(given)[1]
-        record = self.engine.library.document_record(given)
+        if reference.startswith(SCHEME):
+            reference = _parts(reference)[1]
+        record = self.engine.library.document_record(reference)
         if record is not None and record.id not in self._private:
             return record
         documents = self.documents()
@@ -567,22 +571,22 @@ class _LibraryScreen:
             document.id: set(self._sources(document)).intersection(self.names(document))
             for document in documents
         }
-        matches = [document for document in documents if given in names[document.id]] or [
+        matches = [document for document in documents if reference in names[document.id]] or [
             document
             for document in documents
-            if any(name.endswith(f"/{given}") for name in names[document.id])
-            or (len(given) >= SHORT_ID and document.id.startswith(given))
+            if any(name.endswith(f"/{reference}") for name in names[document.id])
+            or (len(reference) >= SHORT_ID and document.id.startswith(reference))
         ]
         if not matches:
             raise LibraryNotFoundError(
-                "There is no document {name}.", hint="See list_documents.", name=given
+                "There is no document {name}.", hint="See list_documents.", name=reference
             )
         if len(matches) > 1:
             raise UsageError(
                 "{count} documents have the name {name}: {ids}.",
                 hint="Give the id of one of them.",
                 count=len(matches),
-                name=given,
+                name=reference,
                 ids=", ".join(document.id[:SHORT_ID] for document in matches),
             )
         return matches[0]
@@ -612,8 +616,8 @@ class _LibraryScreen:
         """A table: as many rows as are given at once, totals of all."""
 
         def name(row: Row) -> str:
-            called = self._naming.of(row.source)
-            return called if self._steers_nobody(called) else row.document_id[:SHORT_ID]
+            display_name = self._naming.of(row.source)
+            return display_name if self._steers_nobody(display_name) else row.document_id[:SHORT_ID]
 
         named = named_table(table, name)
         some = named.rows[start : start + MOST_LISTED]
@@ -637,13 +641,13 @@ class _LibraryScreen:
     def _row(self, row: Row, columns: Sequence[Column]) -> TableRow:
         cells = []
         for column, cell in zip(columns, row.cells, strict=True):
-            shown = TableCell(cell.state, self.own(cell_text(cell, column)))
+            table_cell = TableCell(cell.state, self.own(cell_text(cell, column)))
             for citation in cell.citations[:1]:
                 cited = self._screen_place(citation, row.document_id)
-                shown.where, shown.quote = cited_as(cited), self._text(citation.quote)
+                table_cell.where, table_cell.quote = cited_as(cited), self._text(citation.quote)
                 if (view := view_of(self._name, row.document_id, citation)) is not None:
-                    shown.link = self._link(row.document_id, view.start, view.end)
-            cells.append(shown)
+                    table_cell.link = self._link(row.document_id, view.start, view.end)
+            cells.append(table_cell)
         resource = _uri(self._name, row.document_id)
         return TableRow(row.document_id, self.own(row.source), cells, resource)
 
@@ -733,11 +737,11 @@ class _LibraryScreen:
         place = library.place(record.id, span.start) or Place(span.start, number=span.number)
         place = replace(place, heading="", paragraph=None, row=None, label=self._safe(place.label))
         name, at = self.name(record), place_text(place)
-        shown = self._screen_text(text, start, end)
-        spans = occurrences(shown, mark) if mark else ()
+        content = self._screen_text(text, start, end)
+        spans = occurrences(content, mark) if mark else ()
         for a, b in reversed(spans):
-            shown = f"{shown[:a]}{BEFORE}{shown[a:b]}{BEHIND}{shown[b:]}"
-        shown = self._disarm(shown)
+            content = f"{content[:a]}{BEFORE}{content[a:b]}{BEHIND}{content[b:]}"
+        content = self._disarm(content)
         return PageText(
             self._name,
             record.id,
@@ -745,7 +749,7 @@ class _LibraryScreen:
             tr("{name}, {place}", name=name, place=at) if at else name,
             span.number,
             record.pages,
-            shown,
+            content,
             self.left_out,
             _uri(self._name, record.id, span.number),
             notes=[not_found()] if mark and not spans else [],
@@ -822,9 +826,9 @@ class _LibraryScreen:
         return as_text(self._redactor.redact(text)[0])
 
     def _disarm(self, text: str) -> str:
-        shown = inert(text)
-        self.disarmed += shown.changed
-        return shown.text
+        inert_text = inert(text)
+        self.disarmed += inert_text.changed
+        return inert_text.text
 
     def _file(self, name: str, document: str) -> str:
         return self._safe(name) or document[:SHORT_ID]

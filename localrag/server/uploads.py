@@ -136,15 +136,15 @@ async def _receive(request: Request, file: Path) -> None:
     """Write the body to a new file; what is too large is read to its end, to be answered."""
     if int(request.headers.get("content-length", "0")) > 2 * SIZE_LIMIT:
         raise _too_large()
-    taken = 0
+    size = 0
     with create_file(file) as written:
         async for part in request.stream():
-            taken += len(part)
-            if taken > 2 * SIZE_LIMIT:
+            size += len(part)
+            if size > 2 * SIZE_LIMIT:
                 break
-            if taken <= SIZE_LIMIT:
+            if size <= SIZE_LIMIT:
                 await anyio.to_thread.run_sync(written.write, part)
-    if taken > SIZE_LIMIT:
+    if size > SIZE_LIMIT:
         raise _too_large()
 
 

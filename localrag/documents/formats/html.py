@@ -102,7 +102,7 @@ def _shallow(html: str) -> str:
     of their number.
     """
     depth = deeper = done = 0
-    kept = []
+    parts = []
     for tag in _TAG.finditer(html):
         name = (tag["name"] or "").lower()
         if not name or name in _CLOSED_BY_ITSELF:
@@ -116,9 +116,9 @@ def _shallow(html: str) -> str:
             cut = depth >= _DEEPEST_TAG
             deeper, depth = deeper + cut, depth + (not cut)
         if cut:
-            kept.append(html[done : tag.start()])
+            parts.append(html[done : tag.start()])
             done = tag.end()
-    return "".join([*kept, html[done:]])
+    return "".join([*parts, html[done:]])
 
 
 def _decode(file: SourceFile) -> str:

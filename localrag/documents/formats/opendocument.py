@@ -267,8 +267,8 @@ class _PageWalk:
     def _paragraph(self, node: ElementTree.Element, depth: int, marker: str) -> Iterator[Line]:
         level = 0
         if node.tag == f"{_TEXT}h":
-            given = node.get(f"{_TEXT}outline-level", "1")
-            level = int(given) if given.isdecimal() and len(given) < 3 else 1
+            value = node.get(f"{_TEXT}outline-level", "1")
+            level = int(value) if value.isdecimal() and len(value) < 3 else 1
             marker = marker or self._number(self._styles.outline, "", level, "")
         elif marker == "title":
             level = 1
@@ -313,7 +313,7 @@ class _PageWalk:
     def _table(self, node: ElementTree.Element, depth: int) -> list[Line]:
         rows: list[list[str]] = []
         merged: list[Range] = []
-        taken = 0
+        cell_count = 0
         for row in _rows(node):
             cells: list[str] = []
             for cell in _cells(row):
@@ -323,8 +323,8 @@ class _PageWalk:
                 cells += [text] * _times(cell, "columns", _MOST_REPEATED)
             repeated = _times(row, "rows", _MOST_REPEATED) if any(cells) else 1
             rows += [list(cells) for _ in range(repeated)]
-            taken += repeated * len(cells)
-            if taken > MOST_CELLS:
+            cell_count += repeated * len(cells)
+            if cell_count > MOST_CELLS:
                 break
         return table_lines(filled(rows, merged))
 
@@ -455,9 +455,9 @@ class _OpenSheet:
         for cell in _cells(node):
             times = _times(cell, "columns", MOST_COLUMNS)
             if text := _value(cell):
-                taken = min(times, _MOST_REPEATED)
-                self._cut_short |= taken < times
-                cells |= dict.fromkeys(range(column, column + taken), text)
+                repeats = min(times, _MOST_REPEATED)
+                self._cut_short |= repeats < times
+                cells |= dict.fromkeys(range(column, column + repeats), text)
             if text and (area := _spanned(cell, self._row, column)):
                 self._merged.append(area)
             for remark in cell.iter(f"{_OFFICE}annotation"):
@@ -465,14 +465,14 @@ class _OpenSheet:
                     self._remarks.append(annotation)
             column += times
         times = _times(node, "rows", MOST_ROWS)
-        taken = min(times, _MOST_REPEATED, left // len(cells)) if cells else 0
-        self._cut_short |= bool(cells) and taken < times
-        for number in range(self._row, self._row + taken):
+        repeats = min(times, _MOST_REPEATED, left // len(cells)) if cells else 0
+        self._cut_short |= bool(cells) and repeats < times
+        for number in range(self._row, self._row + repeats):
             self._rows[number] = dict(cells)
             if node.get(f"{_TABLE}visibility", "visible") != "visible":
                 self._hidden_rows.add(number)
         self._row += times
-        return taken * len(cells)
+        return repeats * len(cells)
 
     def done(self, table: ElementTree.Element) -> Sheet:
         """The sheet, when its end is reached."""
@@ -490,8 +490,8 @@ class _OpenSheet:
 
 
 def _times(node: ElementTree.Element, what: str, most: int, how: str = "repeated") -> int:
-    given = node.get(f"{_TABLE}number-{what}-{how}", "1")
-    return min(max(1, int(given)), most) if given.isdecimal() and len(given) < 9 else 1
+    value = node.get(f"{_TABLE}number-{what}-{how}", "1")
+    return min(max(1, int(value)), most) if value.isdecimal() and len(value) < 9 else 1
 
 
 def _name(row: int, column: int) -> str:

@@ -63,10 +63,10 @@ def _spelled_out(lines: Sequence[str]) -> list[str]:
     """JSON with its characters for their escapes, an item a line where lines are long."""
     items: list[str] = []
     for line in lines:
-        shown = _ESCAPED.sub(lambda match: json.loads(f'"{match[0]}"'), line)
-        if len(shown) > _WIDEST_JSON:
-            shown = _ITEM_END.sub(lambda match: match[1] or ",\n", shown)
-        items += clean(shown).split("\n")
+        text = _ESCAPED.sub(lambda match: json.loads(f'"{match[0]}"'), line)
+        if len(text) > _WIDEST_JSON:
+            text = _ITEM_END.sub(lambda match: match[1] or ",\n", text)
+        items += clean(text).split("\n")
     return items
 
 

@@ -85,8 +85,8 @@ def binary_kind(data: bytes, expected: str = "") -> str:
     if not data.startswith(OLE):
         return ""
     kinds = [kind for name, kind in _STREAMS.items() if _stream(name) in data]
-    wanted = {"word": "docx", "slides": "pptx"}.get(expected, expected)
-    return wanted if wanted in kinds else next(iter(kinds), "")
+    expected_kind = {"word": "docx", "slides": "pptx"}.get(expected, expected)
+    return expected_kind if expected_kind in kinds else next(iter(kinds), "")
 
 
 def _stream(name: str) -> bytes:

@@ -194,10 +194,10 @@ class _RtfReader:
             elif binary is not None:
                 place += int(binary)
             elif code is not None or plain is not None:
-                given = bytes([int(code, 16)]) if code is not None else plain
-                cut = min(pending, len(given))
+                raw = bytes([int(code, 16)]) if code is not None else plain
+                cut = min(pending, len(raw))
                 pending -= cut
-                self._add(state, given[cut:])
+                self._add(state, raw[cut:])
             elif sign is not None:
                 if sign == b"*":
                     starred = True

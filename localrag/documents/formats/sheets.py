@@ -72,8 +72,8 @@ def _calamine(file: SourceFile) -> Iterator[Sheet]:
         book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(file.data))
         for metadata in book.sheets_metadata:
             sheet = Sheet(squeeze(clean(metadata.name)))
-            shown = metadata.visible == calamine.SheetVisibleEnum.Visible
-            if not shown and not file.options.hidden_text:
+            is_visible = metadata.visible == calamine.SheetVisibleEnum.Visible
+            if not is_visible and not file.options.hidden_text:
                 sheet.hidden["sheet"] = 1
             elif metadata.typ == calamine.SheetTypeEnum.WorkSheet:
                 worksheet = book.get_sheet_by_name(metadata.name)

@@ -119,8 +119,8 @@ class _Slide:
                 continue
             for name, value in element.attrib.items():
                 kind, part = self.related.get(value, ("", ""))
-                wanted = local(name) in ("id", "dm") and kind in ("chart", "diagramData")
-                root = self._archive.xml(part) if wanted else None
+                has_part = local(name) in ("id", "dm") and kind in ("chart", "diagramData")
+                root = self._archive.xml(part) if has_part else None
                 if root is not None:
                     yield from _drawing_lines(root, kind)
 

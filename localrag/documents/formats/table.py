@@ -256,10 +256,10 @@ def shown_name(source: str) -> str:
 
     What is no absolute path of any system is a name already.
     """
-    given = slashed(source)
-    if not (given.startswith("/") or _WINDOWS.match(given)):
+    text = slashed(source)
+    if not (text.startswith("/") or _WINDOWS.match(text)):
         return source
-    path = PurePosixPath(given)
+    path = PurePosixPath(text)
     names = [path.name]
     for parent in path.parents:
         if not attaches(parent):

@@ -110,8 +110,8 @@ class _Package:
                 self._prepare(notes, part_of(self._related, kind))
                 parts[kind] = notes
             _drop_references(parts.values(), kind.removesuffix("s"), notes)
-        made = {f"word/{name}.xml": _serialised(part) for name, part in parts.items()}
-        return made | {"word/styles.xml": _serialised(self._heading_styles())}
+        contents = {f"word/{name}.xml": _serialised(part) for name, part in parts.items()}
+        return contents | {"word/styles.xml": _serialised(self._heading_styles())}
 
     def _part_root(self, kind: str) -> ElementTree.Element | None:
         return self._archive.xml(part_of(self._related, kind))
@@ -149,8 +149,8 @@ class _Package:
         root = ElementTree.Element(f"{_W}styles")
         known = self._headings | {f"outline{n}": f"heading {n + 1}" for n in range(6)}
         for id_, name in known.items():
-            given = {f"{_W}type": "paragraph", f"{_W}styleId": id_}
-            style = ElementTree.SubElement(root, f"{_W}style", given)
+            attributes = {f"{_W}type": "paragraph", f"{_W}styleId": id_}
+            style = ElementTree.SubElement(root, f"{_W}style", attributes)
             ElementTree.SubElement(style, f"{_W}name", {f"{_W}val": name})
         return root
 
@@ -160,16 +160,16 @@ class _Package:
         """Take out hidden, white and tiny text; `shaded` is what may lie on a colour."""
         properties = node.find(f"{_W}pPr")
         vanished = properties is not None and value_of(properties, "pStyle") in self._vanished
-        shown = []
+        children = []
         for child in node:
             on_colour = shaded or _is_shaded(child)
             if child.tag == f"{_W}r" and (vanished or self._is_hidden(child, on_colour)):
                 self.hidden += any(element.text for element in child.iter(f"{_W}t"))
             else:
                 self._drop_hidden(child, on_colour)
-                shown.append(child)
-        if len(shown) < len(node):
-            node[:] = shown  # all at once: a paragraph may have a hundred thousand runs
+                children.append(child)
+        if len(children) < len(node):
+            node[:] = children  # all at once: a paragraph may have a hundred thousand runs
 
     def _is_hidden(self, run: ElementTree.Element, shaded: bool) -> bool:
         style = run.find(f"{_W}rPr")
@@ -371,8 +371,8 @@ def _tick_boxes(root: ElementTree.Element) -> None:
         for field in run.findall(f"{_W}fldChar"):
             old = field.find(f"{_W}ffData/{_W}checkBox")
             if old is not None:
-                given = (old.find(f"{_W}{name}") for name in ("checked", "default"))
-                state = next((element for element in given if element is not None), None)
+                candidates = (old.find(f"{_W}{name}") for name in ("checked", "default"))
+                state = next((element for element in candidates if element is not None), None)
                 ticked = state is not None and is_true(state.get(f"{_W}val", "1"))
                 field[:] = []
                 ElementTree.SubElement(run, f"{_W}t").text = _box(ticked)

@@ -112,8 +112,12 @@ class Workbook:
         for element in self._archive.stream(part) if part in self._archive else ():
             tag = local(element.tag)
             if tag == "row":
-                given = element.get("r", "")
-                number = int(given) - 1 if given.isdecimal() and len(given) < 8 else number + 1
+                reference = element.get("r", "")
+                number = (
+                    int(reference) - 1
+                    if reference.isdecimal() and len(reference) < 8
+                    else number + 1
+                )
                 cells = self._cells(element, sheet) if 0 <= number < MOST_ROWS else {}
                 self._left -= len(cells)
                 if self._left < 0:

@@ -74,12 +74,12 @@ class Uploads:
     def all(self, sources: Iterable[SourceRecord]) -> Iterator[Upload]:
         """Each of them once, but for what is not what was uploaded; one at a time in memory."""
         known = {record.state.path: record for record in sources}
-        given = set[str]()
+        names = set[str]()
         for source, record in known.items():
-            for name in filter(is_safe, uploaded([source]) - given):
+            for name in filter(is_safe, uploaded([source]) - names):
                 data = self._content(source, known.get)
                 if data is not None and hashlib.sha256(data).hexdigest() == record.document_id:
-                    given.add(name)
+                    names.add(name)
                     yield Upload(source, name, data)
 
     def _content(self, source: str, find: Callable[[str], SourceRecord | None]) -> bytes | None:
@@ -145,9 +145,9 @@ class VaultUploads(Uploads):
 
     def sweep(self) -> None:
         """Delete files that are no document's any more, or are not yet."""
-        if kept := uploads(self._folder):
+        if paths := uploads(self._folder):
             known = {self._sealed(record.state.path) for record in self._sources()}
-            for path in kept:
+            for path in paths:
                 if path not in known:
                     path.unlink(missing_ok=True)
 

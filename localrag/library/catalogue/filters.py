@@ -66,12 +66,12 @@ class Filter:
     """Paths as the library has them, one of which must hold it; see `by_names`. None: any."""
 
     def __post_init__(self) -> None:
-        for given in self.types:
-            if given not in table.names():
+        for file_type in self.types:
+            if file_type not in table.names():
                 raise UsageError(
                     "There is no file type {given}.",
                     hint="Choose from: {known}.",
-                    given=given,
+                    given=file_type,
                     known=", ".join(table.names()),
                 )
         if self.language not in (None, *CODES):
@@ -123,9 +123,9 @@ class Filter:
                     hint="Give a date such as 2026-07-31.",
                     moment=moment,
                 ) from error
-        for given in self.without:
-            if not given.isprintable():  # a database takes no NUL, not even in JSON
-                raise UsageError("There is no document {name}.", hint="Leave it out.", name=given)
+        for id_ in self.without:
+            if not id_.isprintable():  # a database takes no NUL, not even in JSON
+                raise UsageError("There is no document {name}.", hint="Leave it out.", name=id_)
         if self.since and self.until and _from(self.since) >= _before(self.until):
             raise UsageError(
                 "No day lies both on or after {since} and on or before {until}.",
@@ -203,10 +203,10 @@ def _of_types(types: Sequence[str]) -> tuple[str, list[object]]:
     def any_of(suffixes: Sequence[str]) -> str:
         return " OR ".join(["lower(s.path) GLOB ?"] * len(suffixes))
 
-    wanted, known = table.suffixes(types), table.suffixes()
-    sql, values = any_of(wanted), wanted
+    own_suffixes, known = table.suffixes(types), table.suffixes()
+    sql, values = any_of(own_suffixes), own_suffixes
     if table.TEXT.name in types:
-        sql, values = f"{sql} OR NOT ({any_of(known)})", wanted + known
+        sql, values = f"{sql} OR NOT ({any_of(known)})", own_suffixes + known
     return sql, [Glob(f"*{suffix}") for suffix in values]
 
 

@@ -119,7 +119,7 @@ class _KnownPlace(NamedTuple):
     start: int
 
 
-def _rows(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dict[int, int]:
+def _rows(snapshot: Snapshot, passages: Mapping[int, _KnownPlace]) -> dict[int, int]:
     """The rows of sheets, from 1, in which places stand; not of those beside a sheet's rows."""
     marks: dict[int, tuple[int, int]] = {}
     for at, stored, end in snapshot.rows_of_places(
@@ -130,21 +130,21 @@ def _rows(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dict[int, int
         'AND t."end" >= asked.until) ORDER BY asked.place',
         {
             at: (passage.number, passage.position, passage.place.start)
-            for at, passage in asked.items()
+            for at, passage in passages.items()
         },
         kinds=(int, bytes, int),
     ):
-        cell = asked[at]
+        cell = passages[at]
         offset = cell.place.start - cell.start
         layout = _decoded(stored, offset, offset + 1, end - cell.start)
         mark = next(iter(layout.marks), None)
         if mark is not None and mark.start <= offset:
             marks[at] = cell.start + mark.start, int(mark.top)
-    lines = _lines(snapshot, {at: (asked[at], start) for at, (start, _) in marks.items()}, _ROWS)
+    lines = _lines(snapshot, {at: (passages[at], start) for at, (start, _) in marks.items()}, _ROWS)
     return {at: marks[at][1] + below + 1 for at, below in lines.items()}
 
 
-def _below_headings(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dict[int, Place]:
+def _below_headings(snapshot: Snapshot, passages: Mapping[int, _KnownPlace]) -> dict[int, Place]:
     """The places with the heading above them, and their paragraphs below it."""
     headings = {
         at: (start, text)
@@ -159,13 +159,15 @@ def _below_headings(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dic
                     passage.start if passage.place.unit == "chapter" else 0,
                     passage.place.start,
                 )
-                for at, passage in asked.items()
+                for at, passage in passages.items()
             },
             kinds=(int, int, str),
         )
     }
-    begins = {at: headings.get(at, (passage.start, ""))[0] for at, passage in asked.items()}
-    lines = _lines(snapshot, {at: (passage, begins[at]) for at, passage in asked.items()}, _COUNTED)
+    begins = {at: headings.get(at, (passage.start, ""))[0] for at, passage in passages.items()}
+    lines = _lines(
+        snapshot, {at: (passage, begins[at]) for at, passage in passages.items()}, _COUNTED
+    )
     return {
         at: replace(
             passage.place,
@@ -173,17 +175,17 @@ def _below_headings(snapshot: Snapshot, asked: Mapping[int, _KnownPlace]) -> dic
             # The heading's own line is no paragraph.
             paragraph=(lines[at] + (at not in headings) or None) if at in lines else None,
         )
-        for at, passage in asked.items()
+        for at, passage in passages.items()
     }
 
 
 def _lines(
-    snapshot: Snapshot, asked: Mapping[int, tuple[_KnownPlace, int]], most: int
+    snapshot: Snapshot, passages: Mapping[int, tuple[_KnownPlace, int]], most: int
 ) -> dict[int, int]:
     """How many lines end between somewhere and each place; not where that is too far to look."""
     near = {
         at: (passage.number, start, passage.place.start)
-        for at, (passage, start) in asked.items()
+        for at, (passage, start) in passages.items()
         if passage.place.start - start <= most
     }
     texts = snapshot.spans([*near.values()])

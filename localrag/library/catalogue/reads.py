@@ -142,8 +142,8 @@ class Snapshot:
         due = self.meta(PURGE_DUE) is not None
         if not due:
             newest = "SELECT coalesce(max(generation), 0) FROM removals"
-            (kept,) = self.sql.of_kinds(self.sql.execute(newest).fetchone(), (int,))
-            generation = max(kept, int(self.meta(FORGOTTEN) or 0))
+            (last,) = self.sql.of_kinds(self.sql.execute(newest).fetchone(), (int,))
+            generation = max(last, int(self.meta(FORGOTTEN) or 0))
         return Removals(epoch, generation, due)
 
     def embedding(self) -> EmbeddingIdentity:
@@ -254,9 +254,9 @@ class Snapshot:
         # Compared here: the databases know no capitals beyond ASCII.
         met = (number for number, title, named in rows if named or sought in title.lower())
         numbers = [*islice(met, most + 1)]
-        shown = json.dumps(numbers[:most])
+        listing = json.dumps(numbers[:most])
         some = "WHERE d.number IN (SELECT CAST(value AS BIGINT) FROM json_each(?))"
-        documents = self._documents(some, shown)
+        documents = self._documents(some, listing)
         return documents[::-1], numbers[most - 1] if len(numbers) > most else None
 
     def has_document(self, document_id: str) -> bool:
@@ -529,16 +529,16 @@ class Snapshot:
 
     def chunks_by_id(self, ids: Iterable[int]) -> dict[int, Chunk]:
         """The chunks with these ids; unknown and removed ones are left out."""
-        wanted = list(ids)
+        chunk_ids = list(ids)
         chunks: dict[int, Chunk] = {}
-        for start in range(0, len(wanted), BATCH):
-            some = wanted[start : start + BATCH]
+        for start in range(0, len(chunk_ids), BATCH):
+            some = chunk_ids[start : start + BATCH]
             rows = self._chunks("c.id", f"c.id IN ({','.join('?' * len(some))})", *some)
             texts = self.spans([(row[8], row[6], row[7]) for row in rows])
             chunks.update(
                 (row[0], _chunk(row, text)) for row, text in zip(rows, texts, strict=True)
             )
-        return {chunk_id: chunks[chunk_id] for chunk_id in wanted if chunk_id in chunks}
+        return {chunk_id: chunks[chunk_id] for chunk_id in chunk_ids if chunk_id in chunks}
 
     def chunk_ids(self, wanted: Filter) -> ChunkIds:
         """The chunks that a filter allows."""

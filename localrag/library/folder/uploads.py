@@ -58,13 +58,13 @@ def is_safe(name: str) -> bool:
 
 def free_place(directory: Path, name: str, others: Iterable[str] = ()) -> Path:
     """Where a file of that name goes: `name (2)` where there is one already, or among `others`."""
-    folder, given = directory / UPLOADS, Path(name)
-    taken = {path.name.casefold() for path in folder.iterdir()} if folder.is_dir() else set()
-    taken.update(map(str.casefold, others))
+    folder, original = directory / UPLOADS, Path(name)
+    used_names = {path.name.casefold() for path in folder.iterdir()} if folder.is_dir() else set()
+    used_names.update(map(str.casefold, others))
     number = 1
-    while name.casefold() in taken:
+    while name.casefold() in used_names:
         number += 1
-        name = f"{given.stem} ({number}){given.suffix}"
+        name = f"{original.stem} ({number}){original.suffix}"
     return folder / name
 
 
@@ -73,14 +73,14 @@ def upload_of(
 ) -> Path | None:
     """The file in `uploads` that is this source's, if there is one; `find` looks a path up."""
     folder, name = _last_two(source)
-    kept = directory / UPLOADS / name
-    if folder != UPLOADS or not is_safe(name) or not is_plain_file(kept):
+    path = directory / UPLOADS / name
+    if folder != UPLOADS or not is_safe(name) or not is_plain_file(path):
         return None
-    here = storable_path(kept)
+    here = storable_path(path)
     record = find(here) or find(source)
     if record is None or record.state.path != source:
         return None
-    return kept if source == here or _holder(kept, [record]) else None
+    return path if source == here or _holder(path, [record]) else None
 
 
 def file_of(directory: Path, source: str, find: Callable[[str], SourceRecord | None]) -> Path:

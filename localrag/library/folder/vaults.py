@@ -269,13 +269,13 @@ def new_header(
     An empty passphrase makes no slot, where there are recipients. Raises UsageError.
     """
     number, key = secrets.token_hex(16), secrets.token_bytes(KEY_BYTES)
-    shown = _spelt(secrets.token_bytes(_RECOVERY_BYTES)) if recovery else ""
+    recovery_key = _spelt(secrets.token_bytes(_RECOVERY_BYTES)) if recovery else ""
     slots = [_for_recipient(key, recipient) for recipient in recipients]
     if passphrase or not slots:
         slots.insert(0, _for_passphrase(number, key, passphrase))
     if recovery:
-        slots.append(_for_recovery(number, key, shown))
-    return Header(format=FORMAT, id=number, slots=tuple(slots)).sealed(key), key, shown
+        slots.append(_for_recovery(number, key, recovery_key))
+    return Header(format=FORMAT, id=number, slots=tuple(slots)).sealed(key), key, recovery_key
 
 
 def change_passphrase(directory: Path, key: bytes, passphrase: str) -> None:
@@ -286,9 +286,9 @@ def change_passphrase(directory: Path, key: bytes, passphrase: str) -> None:
 
 def change_recovery(directory: Path, key: bytes) -> str:
     """Another recovery key; the one before opens the vault no more."""
-    header, shown = header_of(directory), _spelt(secrets.token_bytes(_RECOVERY_BYTES))
-    _replace_slot(directory, key, _for_recovery(header.id, key, shown))
-    return shown
+    header, recovery_key = header_of(directory), _spelt(secrets.token_bytes(_RECOVERY_BYTES))
+    _replace_slot(directory, key, _for_recovery(header.id, key, recovery_key))
+    return recovery_key
 
 
 def create(directory: Path, passphrase: str) -> str:
@@ -444,9 +444,9 @@ def _for_passphrase(number: str, key: bytes, passphrase: str) -> Slot:
     return _wrapped(number, slot, _stretched(slot, passphrase), key)
 
 
-def _for_recovery(number: str, key: bytes, shown: str) -> Slot:
+def _for_recovery(number: str, key: bytes, recovery_key: str) -> Slot:
     slot = Slot(kind="recovery", wrapped="", salt=_text(secrets.token_bytes(16)))
-    secret = base64.b32decode(shown.replace("-", ""))
+    secret = base64.b32decode(recovery_key.replace("-", ""))
     return _wrapped(number, slot, derived(secret, "recovery", salt=_bytes(slot.salt)), key)
 
 
@@ -480,14 +480,14 @@ def _stretched(slot: Slot, passphrase: str) -> bytes:
     from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
     typed = unicodedata.normalize("NFC", passphrase).encode("utf-8", "surrogatepass")
-    made = Argon2id(
+    kdf = Argon2id(
         salt=_bytes(slot.salt),
         length=KEY_BYTES,
         iterations=slot.iterations,
         lanes=slot.lanes,
         memory_cost=slot.memory_kib,
     )
-    return made.derive(typed)
+    return kdf.derive(typed)
 
 
 def _aead(key: bytes) -> AESGCM:

@@ -81,11 +81,11 @@ def over(vectors: NDArray[np.float16] | NDArray[np.uint8]) -> Any:
     # Not "direct": that rounds queries to whole numbers where the dimension suits the processor.
     kinds = faiss.ScalarQuantizer
     kind = kinds.QT_fp16 if vectors.dtype == np.float16 else kinds.QT_8bit_uniform
-    made = faiss.IndexScalarQuantizer(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.IndexScalarQuantizer(vectors.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
     if kind == kinds.QT_8bit_uniform:
-        made.sq.trained = floats(_LEVELS)
-        made.is_trained = True
-    return viewing(made, vectors.view(np.uint8))
+        index.sq.trained = floats(_LEVELS)
+        index.is_trained = True
+    return viewing(index, vectors.view(np.uint8))
 
 
 def best(
@@ -96,13 +96,13 @@ def best(
 
     # FAISS shares out queries, not vectors: for one query, threads only cost their start.
     faiss.omp_set_num_threads(1)
-    wanted = min(k + 1, count)
+    limit = min(k + 1, count)
     while True:
-        scores, places = index.search(row, wanted, params=choice)
-        if wanted == count or scores[0, -1] < scores[0, k - 1]:
+        scores, places = index.search(row, limit, params=choice)
+        if limit == count or scores[0, -1] < scores[0, k - 1]:
             break
-        wanted = min(4 * wanted, count)
-    tied = scores[0] >= scores[0, min(k, wanted) - 1]
+        limit = min(4 * limit, count)
+    tied = scores[0] >= scores[0, min(k, limit) - 1]
     return places[0][tied], scores[0][tied]
 
 

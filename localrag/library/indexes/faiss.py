@@ -215,13 +215,13 @@ def _nearest(parts: Sequence[_Part], row: NDArray[np.float32], k: int) -> NDArra
         for part in parts
         for group in part.segment.view("steps", _grouped)
     ]
-    margin, wanted = _margin(row), 4 * k + _MORE
+    margin, limit = _margin(row), 4 * k + _MORE
     while True:
         ids, scores, margins, unseen = [], [], [], -np.inf
         for group, count, choice in groups:
             if not count:
                 continue
-            places, group_scores = best(group.index, row, min(wanted, count), count, choice)
+            places, group_scores = best(group.index, row, min(limit, count), count, choice)
             ids.append(group.ids[places])
             scores.append(group_scores.astype(np.float64) * group.step)
             margins.append(np.full(len(group_scores), margin * group.step))
@@ -230,9 +230,9 @@ def _nearest(parts: Sequence[_Part], row: NDArray[np.float32], k: int) -> NDArra
         together = map(np.concatenate, (ids, scores, margins))
         sure, least = _surest(next(together), next(together), next(together), k)
         # What a group has not shown has at least so many of its own before it.
-        if unseen < least or unseen == -np.inf or wanted >= _most(k):
+        if unseen < least or unseen == -np.inf or limit >= _most(k):
             return sure
-        wanted *= 4
+        limit *= 4
 
 
 def _grouped(rows: Rows) -> list[_Group]:

@@ -83,16 +83,18 @@ class InvertedKeywords(SegmentedIndex[Terms, Postings]):
         passages = self._passages()
         if k < 1 or not passages.total:
             return []
-        wanted = passages.wanted(query)
+        query_terms = passages.wanted(query)
         best = _Best(k)
-        rarer = sum(not term.common for term in wanted) >= _ENOUGH and passages.total > self._whole
+        rarer = (
+            sum(not term.common for term in query_terms) >= _ENOUGH and passages.total > self._whole
+        )
         sums = np.empty(max(len(segment.rows.ids) for segment in passages.segments))
         for number, segment in enumerate(passages.segments):
             terms = [
                 _Weighted(
                     term.weight, term.spans[number], term.inherited[number], rarer and term.common
                 )
-                for term in wanted
+                for term in query_terms
                 if term.spans[number].stop or term.inherited[number].stop
             ]
             mask = segment.among(allowed)
@@ -150,8 +152,8 @@ class InvertedKeywords(SegmentedIndex[Terms, Postings]):
             left = segment.left()
             digests.update(zip(left.ids.tolist(), left.digests().tolist(), strict=True))
         differing = 0
-        for wanted in batches(expected, _TERMS):
-            pairs = zip(wanted.ids.tolist(), wanted.digests().tolist(), strict=True)
+        for batch in batches(expected, _TERMS):
+            pairs = zip(batch.ids.tolist(), batch.digests().tolist(), strict=True)
             differing += sum(digests.get(number, digest) != digest for number, digest in pairs)
         return differing
 
@@ -219,9 +221,9 @@ class _Passages:
             if count:
                 common = count * _COMMON > self.total
                 weight = times * idf(term, count, self.total) * (K1 + 1)
-                wanted = _QueryTerm(weight, spans, inherited, common)
-                terms.append((count, term, wanted))
-        return [wanted for *_, wanted in sorted(terms, key=lambda entry: entry[:2])]
+                query_term = _QueryTerm(weight, spans, inherited, common)
+                terms.append((count, term, query_term))
+        return [query_term for *_, query_term in sorted(terms, key=lambda entry: entry[:2])]
 
 
 class _Best:
@@ -239,8 +241,8 @@ class _Best:
         self._ids = np.concatenate([self._ids, ids])
         self._scores = np.concatenate([self._scores, scores])
         self.least = max(self.least, _last_of(self._scores, self.k))
-        kept = self._scores >= self.least
-        self._ids, self._scores = self._ids[kept], self._scores[kept]
+        selection = self._scores >= self.least
+        self._ids, self._scores = self._ids[selection], self._scores[selection]
 
     def hits(self) -> list[Hit]:
         """Best first, ties by id."""
@@ -264,7 +266,7 @@ def _scored(
     # Of no count a term has more than its weight.
     rest = list(accumulate((term.weight for term in reversed(terms)), initial=0.0))[::-1]
     among = None if mask is None else np.flatnonzero(mask)
-    least, asked, narrowed = best.least, False, False
+    least, is_raised, narrowed = best.least, False, False
 
     def only(enough: NDArray[np.bool_]) -> NDArray[np.int64]:
         return np.flatnonzero(enough) if among is None else among[enough]
@@ -274,8 +276,8 @@ def _scored(
         if beside and not narrowed:
             among, narrowed = only(_of(scores, among) > 0), True
         if size * _COMMON > len(scores):
-            if left >= least and not asked:
-                least, asked = max(least, _last_of(_of(scores, among), best.k)), True
+            if left >= least and not is_raised:
+                least, is_raised = max(least, _last_of(_of(scores, among), best.k)), True
             if left < least:
                 among = only(_of(scores, among) >= (least - left) * _SLACK)
         places, pairs = _matching_pairs(rows, span, among)
@@ -291,8 +293,8 @@ def _scored(
     if among is None:
         among = np.flatnonzero(scores >= least if least else scores > 0)
     totals = scores[among]
-    kept = (totals >= least) & (totals > 0)
-    return rows.ids[among[kept]], totals[kept]
+    selection = (totals >= least) & (totals > 0)
+    return rows.ids[among[selection]], totals[selection]
 
 
 def _matching_pairs(

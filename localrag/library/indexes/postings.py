@@ -116,16 +116,16 @@ class Postings(NamedTuple):
 
     def at(self, places: NDArray[np.bool_] | slice) -> Postings:
         """Those of some passages, with no term that only others hold."""
-        kept = np.zeros(len(self.ids), dtype=np.bool_)
-        kept[places] = True
-        kept_pairs = kept[self.places]
+        mask = np.zeros(len(self.ids), dtype=np.bool_)
+        mask[places] = True
+        kept_pairs = mask[self.places]
         numbers = np.add.reduceat(kept_pairs, self.starts[:-1], dtype=np.int64)
         left = numbers > 0
         widths = np.diff(self.letters)
-        renumbered = (np.cumsum(kept) - 1).astype(np.uint16)
+        renumbered = (np.cumsum(mask) - 1).astype(np.uint16)
         return Postings(
-            self.ids[kept],
-            self.lengths[kept],
+            self.ids[mask],
+            self.lengths[mask],
             _begins(numbers[left]),
             _begins(widths[left]),
             (np.cumsum(kept_pairs) - 1)[self.many[kept_pairs[self.many]]].astype(np.uint32),

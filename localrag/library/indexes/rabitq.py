@@ -71,10 +71,10 @@ class OneBitCodes:
     def _empty(self) -> Any:
         import faiss
 
-        made: Any = faiss.IndexRaBitQ(self._width, faiss.METRIC_INNER_PRODUCT)
-        made.center = floats(np.zeros(self._width, dtype=np.float32))
-        made.is_trained, made.qb = True, _QUERY_BITS
-        return made
+        index: Any = faiss.IndexRaBitQ(self._width, faiss.METRIC_INNER_PRODUCT)
+        index.center = floats(np.zeros(self._width, dtype=np.float32))
+        index.is_trained, index.qb = True, _QUERY_BITS
+        return index
 
 
 def floats(values: NDArray[np.float32]) -> Any:
@@ -85,9 +85,9 @@ def floats(values: NDArray[np.float32]) -> Any:
     """
     import faiss
 
-    made = faiss.Float32Vector()
-    faiss.copy_array_to_vector(values, made)
-    return made
+    vector = faiss.Float32Vector()
+    faiss.copy_array_to_vector(values, vector)
+    return vector
 
 
 def viewing(index: Any, codes: NDArray[np.uint8]) -> Any:

@@ -183,28 +183,30 @@ class SegmentedIndex(ABC, Generic[Query, C]):
         there are few: each is at least as large as all that it took up. With `clean`, nothing
         that is hidden stays.
         """
-        kept: list[Segment[C]] = []
-        taken: list[Segment[C]] = []
+        old_segments: list[Segment[C]] = []
+        source_segments: list[Segment[C]] = []
         for segment in sorted(segments, key=lambda part: part.live):
             foreign = at is not None and not (
                 segment.origin and segment.origin.path.parent == at.path
             )
             hides = segment.gone is not None and (clean or segment.live <= _SMALL)
             if hides and not foreign and at is not None and segment.live > _SMALL:
-                kept.append(segment.written(at.path, at.seal.cipher))
+                old_segments.append(segment.written(at.path, at.seal.cipher))
             elif segment.live:
-                (taken if foreign or hides else kept).append(segment)
-        like = next((part.rows for part in (*kept, *taken)), None)
-        made: list[Segment[C]] = []
+                (source_segments if foreign or hides else old_segments).append(segment)
+        like = next((part.rows for part in (*old_segments, *source_segments)), None)
+        new_segments: list[Segment[C]] = []
         buffer: list[C] = []
 
         def close() -> None:
             segment = Segment(buffer[0] if len(buffer) == 1 else self._kind.joined(buffer))
-            made.append(segment.written(at.path, at.seal.cipher) if at is not None else segment)
+            new_segments.append(
+                segment.written(at.path, at.seal.cipher) if at is not None else segment
+            )
             buffer.clear()
 
         count = 0
-        for rows in chain(self._contents(added, like), (part.left() for part in taken)):
+        for rows in chain(self._contents(added, like), (part.left() for part in source_segments)):
             while len(rows.ids):
                 room = self._capacity - count
                 fits = len(rows.ids) <= room
@@ -217,13 +219,13 @@ class SegmentedIndex(ABC, Generic[Query, C]):
                     break
                 rows = rows.at(slice(room, None))
         if count:
-            while kept and kept[0].live <= max(count, _SMALL):
-                if count + kept[0].live > self._capacity:
+            while old_segments and old_segments[0].live <= max(count, _SMALL):
+                if count + old_segments[0].live > self._capacity:
                     break
-                buffer.append(kept.pop(0).left())
+                buffer.append(old_segments.pop(0).left())
                 count += len(buffer[-1].ids)
             close()
-        return (*kept, *made)
+        return (*old_segments, *new_segments)
 
     def _opened(self, listing: _SegmentList, at: Storage) -> tuple[Segment[C], ...]:
         """Map the segments. Raises DamagedIndexError for what cannot be trusted."""

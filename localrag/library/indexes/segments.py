@@ -190,8 +190,8 @@ def opened(
     mask = np.unpackbits(np.frombuffer(gone, np.uint8), bitorder="little", count=shape[0])
     # A segment that was copied or restored is known again from the next change on.
     known = origin._replace(identity=identity)
-    made: Callable[..., C] = kind
-    return Segment(made(*parts), known, mask.astype(np.bool_) if gone else None)
+    constructor: Callable[..., C] = kind
+    return Segment(constructor(*parts), known, mask.astype(np.bool_) if gone else None)
 
 
 def _expect_content(origin: Origin) -> None:

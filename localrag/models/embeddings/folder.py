@@ -158,15 +158,15 @@ def file_key(path: Path) -> str:
 
 
 def _file_sha256(path: Path, cache_dir: Path | None) -> str:
-    kept = cache_dir / f"{file_key(path)}.sha256" if cache_dir else None
-    if kept is not None and kept.is_file():
-        digest = kept.read_text(encoding="ascii", errors="replace")
+    cache_file = cache_dir / f"{file_key(path)}.sha256" if cache_dir else None
+    if cache_file is not None and cache_file.is_file():
+        digest = cache_file.read_text(encoding="ascii", errors="replace")
         if len(digest) == 64:
             return digest
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if kept is not None:
+    if cache_file is not None:
         # A cache in a read-only place costs time at the next start, nothing else.
         with contextlib.suppress(OSError):
-            replace_content(kept, digest)
+            replace_content(cache_file, digest)
     return digest

@@ -126,12 +126,12 @@ def _open_tokenizer(path: Path) -> Tokenizer:
 
 def longest_input(folder: Path) -> int:
     """Tokens that the model of a folder reads, special tokens included."""
-    wanted = (
+    values = (
         read_json(folder / "sentence_bert_config.json").get("max_seq_length"),
         read_json(folder / "tokenizer_config.json").get("model_max_length"),
         read_json(folder / "config.json").get("max_position_embeddings"),
     )
-    numbers = [value for value in wanted if isinstance(value, int | float)]
+    numbers = [value for value in values if isinstance(value, int | float)]
     limits = [int(value) for value in numbers if 0 < value < _UNSET_WINDOW]
     return min(limits, default=_DEFAULT_WINDOW)
 

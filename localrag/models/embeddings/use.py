@@ -48,8 +48,8 @@ class UniversalSentenceEncoder(FolderEmbedder):
             )
         self._file = file
         self._weights = [file]
-        kept = self._cache_dir / f"{file_key(file)}.use.npz" if self._cache_dir else None
-        parts = use_conversion.converted(file, kept)
+        cache_file = self._cache_dir / f"{file_key(file)}.use.npz" if self._cache_dir else None
+        parts = use_conversion.converted(file, cache_file)
         self._inputs = parts["inputs"].tolist()
         self._light_tokenizer = UnigramTokenizer(parts) if "pieces" in parts else None
         # The graph gains nothing from ONNX Runtime's optimiser, which takes 20 ms.

@@ -87,9 +87,9 @@ def without_words(text: str) -> str:
 
 
 def _base64(text: str) -> bytes:
-    kept = _NO_BASE64.sub("", text)
-    kept = kept[: len(kept) - (len(kept) % 4 == 1)]
-    return binascii.a2b_base64(kept + "=" * (-len(kept) % 4))
+    characters = _NO_BASE64.sub("", text)
+    characters = characters[: len(characters) - (len(characters) % 4 == 1)]
+    return binascii.a2b_base64(characters + "=" * (-len(characters) % 4))
 
 
 def _quoted(text: str) -> bytes:
@@ -166,9 +166,9 @@ def _read_text(part: _Part, mail: Mail) -> None:
 
 def _is_body(part: _Part, *kinds: str) -> bool:
     """Whether a part is text that a mail shows, of one of these kinds."""
-    shown = part.get_content_maintype() == "text" and not part.is_multipart()
+    is_text = part.get_content_maintype() == "text" and not part.is_multipart()
     attached = part.get_content_disposition() == "attachment" or _file_name(part)
-    return shown and not attached and (not kinds or part.get_content_subtype() in kinds)
+    return is_text and not attached and (not kinds or part.get_content_subtype() in kinds)
 
 
 def _parts(part: _Part) -> list[_Part]:

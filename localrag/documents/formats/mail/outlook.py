@@ -179,17 +179,17 @@ def _as_sent(mail: Mail) -> bytes:
     """A mail within another as a file of its own; the same one gives the same bytes."""
     body = MIMEText("\n".join(line.text for line in mail.body), "plain", "utf-8")
     contents = repr([mail.headers, *mail.body, *mail.attached]).encode("utf-8", "replace")
-    made = MIMEMultipart(boundary=hashlib.sha256(contents).hexdigest())
+    message = MIMEMultipart(boundary=hashlib.sha256(contents).hexdigest())
     for name, value in mail.headers.items():
-        made[name] = value
-    made.attach(body)
+        message[name] = value
+    message.attach(body)
     for attachment in mail.attached:
         part = MIMEApplication(attachment.data)
         part.add_header(
             "Content-Disposition", "attachment", filename=("utf-8", "", attachment.name)
         )
-        made.attach(part)
-    return made.as_bytes()
+        message.attach(part)
+    return message.as_bytes()
 
 
 _FIRST = (

@@ -123,11 +123,11 @@ def _flowed(lines: list[str], delsp: bool) -> Iterator[str]:
 
 def event_lines(text: str, *, alone: bool) -> list[Line]:
     """An invitation (RFC 5545): what, when and where; if it is `alone`, its description too."""
-    wanted = (*_EVENT, "DESCRIPTION") if alone else _EVENT
+    properties = (*_EVENT, "DESCRIPTION") if alone else _EVENT
     lines = []
     for line in re.sub(r"\r?\n[ \t]", "", text).splitlines():
         name, _, value = line.partition(":")
-        if name.partition(";")[0].upper() in wanted:
+        if name.partition(";")[0].upper() in properties:
             value = re.sub(
                 r"\\(.)", lambda match: {"n": " ", "N": " "}.get(match[1], match[1]), value
             )

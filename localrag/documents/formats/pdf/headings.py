@@ -29,7 +29,7 @@ def outline_levels(
     tried: Counter[int] = Counter()
     entries = [(level, _letters(clean(title)), number) for level, title, number, *_ in outline]
     entries = [entry for entry in entries if entry[1] and 1 <= entry[2] <= len(pages)]
-    for level, wanted, number in entries:
+    for level, title, number in entries:
         if number not in letters:
             running = [line for line in pages[number - 1] if not line.tabular]
             letters[number] = [(_letters(line.text), line) for line in running]
@@ -37,9 +37,9 @@ def outline_levels(
         if tried[number] > _MOST_ENTRIES:
             continue
         for text, paragraph in letters[number]:
-            if id(paragraph) in levels or len(text) > 2 * len(wanted) + 12:
+            if id(paragraph) in levels or len(text) > 2 * len(title) + 12:
                 continue
-            if text and (text.endswith(wanted) or (len(text) > 3 and wanted.endswith(text))):
+            if text and (text.endswith(title) or (len(text) > 3 and title.endswith(text))):
                 levels[id(paragraph)] = min(level, _DEEPEST)
                 break
     return levels if entries and len(levels) >= 0.5 * len(entries) else {}

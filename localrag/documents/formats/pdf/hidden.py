@@ -30,13 +30,13 @@ def drop_hidden(page: Any, blocks: Sequence[Sequence[dict[str, Any]]]) -> bool:
     drawn = cache(lambda: _Drawn(page))
     for lines in blocks:
         for line in lines:
-            kept = []
+            spans = []
             for span in line["spans"]:
                 if not _is_hidden(span, drawn):
-                    kept.append(span)
+                    spans.append(span)
                 elif text_of(span).strip():
                     has_hidden = True
-            line["spans"] = kept
+            line["spans"] = spans
     return has_hidden
 
 

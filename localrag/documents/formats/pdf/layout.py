@@ -166,12 +166,12 @@ def drop_running_text(pages: Sequence[list[Block]]) -> list[list[Block]]:
     result: list[list[Block]] = []
     for blocks, rows in zip(pages, edges, strict=True):
         dropped = {id(row) for row, keys in rows if not running.isdisjoint(keys)}
-        kept = []
+        body = []
         for block in blocks:
             left = [row for row in block.rows if id(row) not in dropped]
             if left:
-                kept.append(block if len(left) == len(block.rows) else Block(left, block.table))
-        result.append(kept)
+                body.append(block if len(left) == len(block.rows) else Block(left, block.table))
+        result.append(body)
     return result
 
 
@@ -341,8 +341,8 @@ def paragraphs(blocks: Sequence[Block], vocabulary: Collection[str]) -> list[Par
             else:
                 groups.append(([row], block.table or row.tabular))
             before, edge = block, block_edge
-    made = [_paragraph(rows, tabular, vocabulary) for rows, tabular in groups]
-    return [paragraph for paragraph in made if paragraph.text]
+    candidates = [_paragraph(rows, tabular, vocabulary) for rows, tabular in groups]
+    return [paragraph for paragraph in candidates if paragraph.text]
 
 
 def _paragraph(rows: Sequence[TextRow], tabular: bool, vocabulary: Collection[str]) -> Paragraph:

@@ -83,10 +83,10 @@ def draw(file: SourceFile, page: int, width: int) -> tuple[Image, tuple[float, f
     """A page as it is shown, and its size in points. Raises as `read`."""
     with _opened(file) as document:
         try:
-            shown = document.load_page(page - 1)
-            size = shown.rect.width, shown.rect.height
+            sheet = document.load_page(page - 1)
+            size = sheet.rect.width, sheet.rect.height
             scale = bounded(*size, dpi=72 * width / max(1.0, size[0]))
-            return drawn(shown, scale), size
+            return drawn(sheet, scale), size
         except Exception as error:
             raise _corrupt(file.source, error) from error
 
@@ -153,7 +153,7 @@ def _read(document: Any, file: SourceFile) -> Document:
         )
     read: list[PageRead] = []
     notes: list[list[PageNote]] = []
-    shown: list[tuple[int, float, float]] = []
+    sheets: list[tuple[int, float, float]] = []
     reason: Exception | None = None
     scans = Scans(file.options.ocr)
     for number in range(count):
@@ -161,7 +161,7 @@ def _read(document: Any, file: SourceFile) -> Document:
         blocks: list[Block] = []
         try:
             page = document[number]
-            shown.append((page.rotation // 90, page.rect.width, page.rect.height))
+            sheets.append((page.rotation // 90, page.rect.width, page.rect.height))
             text = page_text(page, keep_hidden=file.options.hidden_text, reader=scans.reader)
             blocks = text.blocks
             if text.hides:
@@ -173,12 +173,12 @@ def _read(document: Any, file: SourceFile) -> Document:
             raise
         except Exception as error:
             seen, reason = PageRead(blocks), error
-            shown[number:] = shown[number : number + 1] or [(0, 0.0, 0.0)]
+            sheets[number:] = sheets[number : number + 1] or [(0, 0.0, 0.0)]
             page_notes.append(
                 PageNote("damaged", {"reason": squeeze(str(error))[:_LONGEST_REASON]})
             )
         if seen.how == "ocr":  # its places are those on the page as it is shown
-            shown[number] = (0, *shown[number][1:])
+            sheets[number] = (0, *sheets[number][1:])
         read.append(seen)
         notes.append([*page_notes, *seen.notes])
         file.page_done(number + 1, count, recognised=seen.looked)
@@ -186,34 +186,34 @@ def _read(document: Any, file: SourceFile) -> Document:
     if reason is not None and all(lost) and not any(seen.blocks for seen in read):
         raise _corrupt(file.source, reason) from reason
     pages = [seen.blocks for seen in read]
-    kept = drop_running_text(pages)
+    content = drop_running_text(pages)
     # A file whose every row repeats is still better than nothing, unless it is a scan.
-    if not any(kept) and (file.options.ocr or not _has_pictures(document)):
-        kept = pages
-    if not any(kept):
+    if not any(content) and (file.options.ocr or not _has_pictures(document)):
+        content = pages
+    if not any(content):
         garbled = sum(
             1 for page_notes in notes if any(note.kind == "untrusted" for note in page_notes)
         )
         raise _no_text(document, file, mostly_garbled=2 * garbled > count)
-    vocabulary = words(row.text for blocks in kept for block in blocks for row in block.rows)
-    ordered = [reading_order(stacked(blocks)) for blocks in kept]
+    vocabulary = words(row.text for blocks in content for block in blocks for row in block.rows)
+    ordered = [reading_order(stacked(blocks)) for blocks in content]
     name_columns(ordered)
     page_paragraphs = [paragraphs(blocks, vocabulary) for blocks in ordered]
     levels = outline_levels(page_paragraphs, toc) or font_levels(page_paragraphs)
     lines = [
         [_line(line, levels, *sheet) for line in page]
-        for page, sheet in zip(page_paragraphs, shown, strict=True)
+        for page, sheet in zip(page_paragraphs, sheets, strict=True)
     ]
     for page, page_notes in zip(lines, notes, strict=True):
         if not page and not any(note.problem for note in page_notes):
             page_notes.append(PageNote("no text"))
     author, title = (squeeze(clean(info.get(name) or "")) for name in ("author", "title"))
     metadata = {"author": author} if author else {}
-    made = [
+    page_lines = [
         PageLines(page, "", seen.how, seen.confidence, tuple(page_notes), sheet[1:])
-        for page, seen, page_notes, sheet in zip(lines, read, notes, shown, strict=True)
+        for page, seen, page_notes, sheet in zip(lines, read, notes, sheets, strict=True)
     ]
-    return build(file, made, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
+    return build(file, page_lines, "" if _NOT_A_TITLE.fullmatch(title) else title, metadata)
 
 
 def _line(

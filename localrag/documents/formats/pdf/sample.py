@@ -35,14 +35,14 @@ _LONGEST = 60
 
 def drawn(page: Any, scale: float, clip: Sequence[float] | None = None) -> Image:
     """A page, or a part of it, `scale` pixels to a point."""
-    made = page.get_pixmap(
+    pixmap = page.get_pixmap(
         matrix=_mupdf.Matrix(scale, scale),
         colorspace=_mupdf.csRGB,
         alpha=False,
         clip=None if clip is None else _mupdf.Rect(clip),
     )
-    pixels = np.frombuffer(made.samples, np.uint8).reshape(made.height, made.stride)
-    return pixels[:, : made.width * 3].reshape(made.height, made.width, 3).copy()
+    pixels = np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.stride)
+    return pixels[:, : pixmap.width * 3].reshape(pixmap.height, pixmap.width, 3).copy()
 
 
 def agrees(page: Any, lines: Sequence[dict[str, Any]], reader: PageReader) -> bool | None:
@@ -58,8 +58,10 @@ def agrees(page: Any, lines: Sequence[dict[str, Any]], reader: PageReader) -> bo
         return None
     compared: list[tuple[int, float]] = []
     unsure: list[tuple[int, float]] = []
-    for text, strip, (shown, confidence) in zip(texts, strips, _read(strips, reader), strict=True):
-        alike = SequenceMatcher(None, text, shown[:_MOST], autojunk=False).ratio()
+    for text, strip, (reading, confidence) in zip(
+        texts, strips, _read(strips, reader), strict=True
+    ):
+        alike = SequenceMatcher(None, text, reading[:_MOST], autojunk=False).ratio()
         # Where nothing is, nothing is read; and what is the same was read right.
         sure = confidence >= SURE or alike >= SAME or np.ptp(strip) < _CONTRAST
         (compared if sure else unsure).append((len(text), alike))

@@ -79,8 +79,8 @@ class Scans:
             # What stands for no characters is no text to keep, however badly the page is read.
             if seen.blocks and (doubt.certain or (seen.confidence or 0.0) >= DOUBTFUL):
                 return replace(seen, notes=(PageNote("garbled", values), *seen.notes))
-        kept = [] if doubt.certain else text.blocks
-        return PageRead(kept, notes=(PageNote("untrusted", values),), looked=self.ocr)
+        text_blocks = [] if doubt.certain else text.blocks
+        return PageRead(text_blocks, notes=(PageNote("untrusted", values),), looked=self.ocr)
 
     def _pictures(self, page: Any, text_blocks: list[Block]) -> PageRead:
         boxes = self._worth_a_look(page)
@@ -108,7 +108,7 @@ class Scans:
 
     def _worth_a_look(self, page: Any) -> list[tuple[float, float, float, float]]:
         """Where pictures are that are large enough to hold text, those put together that touch."""
-        shown = page.cropbox if page.rotation else page.rect
+        crop = page.cropbox if page.rotation else page.rect
         area = _SHARE * abs(page.rect.width * page.rect.height)
         boxes: list[tuple[float, float, float, float]] = []
         for picture in page.get_image_info(xrefs=True):
@@ -119,7 +119,7 @@ class Scans:
             box = _mupdf.Rect(picture["bbox"])
             if page.rotation:
                 box = box * page.derotation_matrix
-            box = (box & _mupdf.Rect(0, 0, shown.width, shown.height)).normalize()
+            box = (box & _mupdf.Rect(0, 0, crop.width, crop.height)).normalize()
             if box.is_empty:
                 continue
             region = (box.x0, box.y0, box.x1, box.y1)
@@ -136,8 +136,8 @@ class Scans:
 
 def recognise(page: Any) -> PageRead:
     """A page as recognition reads it, whatever text it says it has."""
-    shown = page.rect
-    scale = bounded(shown.width, shown.height)
+    rect = page.rect
+    scale = bounded(rect.width, rect.height)
     reading = page_reader().read(drawn(page, scale))
     page_blocks = blocks(reading, 1 / scale)
     if not page_blocks:

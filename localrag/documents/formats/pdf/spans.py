@@ -62,9 +62,9 @@ def note_words(blocks: Sequence[Sequence[dict[str, Any]]], words: Sequence[Any])
     `words` are MuPDF's: four edges, the word, its block and its line. A line that they do not fit,
     or that runs aslant, gets none, so that nobody takes its places for sure.
     """
-    given: dict[tuple[int, int], list[Any]] = {}
+    words_by_line: dict[tuple[int, int], list[Any]] = {}
     for word in words:
-        given.setdefault((word[5], word[6]), []).append(word)
+        words_by_line.setdefault((word[5], word[6]), []).append(word)
     for block, lines in enumerate(blocks):
         for number, line in enumerate(lines):
             turn = _TURNS.get((round(line["dir"][0], 2), round(line["dir"][1], 2)))
@@ -74,7 +74,7 @@ def note_words(blocks: Sequence[Sequence[dict[str, Any]]], words: Sequence[Any])
                 span["turn"], span["words"] = turn, []
                 span["extent"] = _extent(span, turn, standing=bool(line["wmode"]))
             if line["spans"] and "text" in line["spans"][0]:
-                _share_out(line["spans"], given.get((block, number), ()))
+                _share_out(line["spans"], words_by_line.get((block, number), ()))
 
 
 def _extent(span: Span, turn: int, *, standing: bool) -> tuple[float, float]:

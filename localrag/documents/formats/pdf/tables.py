@@ -187,12 +187,12 @@ def find_tables(page: Any, right: float, down: float) -> list[RuledTable]:
     rules = sum(len(drawing["items"]) for drawing in drawings)
     if rules > _MOST_RULES or not _suggest_grid(drawings, sideways=right == 0):
         return []
-    shown = page.rotation
+    rotation = page.rotation
     page.set_rotation(0)  # text has its places on the page as it was drawn
     try:
         candidates = page.find_tables(use_layout=False).tables
     finally:
-        page.set_rotation(shown)
+        page.set_rotation(rotation)
     return [
         RuledTable(table.bbox, turned([row.cells for row in table.rows]))
         for table in candidates

@@ -110,9 +110,9 @@ _known: dict[str, Endpoint] = {}
 
 def endpoint(base_url: str) -> Endpoint:
     """The server at an address, the same one each time. Raises `ConfigError`."""
-    made = Endpoint(base_url)
+    server = Endpoint(base_url)
     with _lock:
-        return _known.setdefault(made.url, made)
+        return _known.setdefault(server.url, server)
 
 
 def standings() -> list[Standing]:

@@ -132,12 +132,12 @@ class ServerErrors:
         """What the server says, on one line, shortened, without the key."""
         text = body.decode("utf-8", "replace")
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
-            found = None
-        while isinstance(found, Mapping):
-            found = found.get("error") or found.get("message") or found.get("detail") or str(found)
-        text = " ".join((found if isinstance(found, str) else text).split())
+            value = None
+        while isinstance(value, Mapping):
+            value = value.get("error") or value.get("message") or value.get("detail") or str(value)
+        text = " ".join((value if isinstance(value, str) else text).split())
         if self._key:
             text = text.replace(self._key.reveal(), "***")
         return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

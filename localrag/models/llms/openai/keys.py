@@ -43,8 +43,8 @@ def find_key(
     `entry` is "service/user" or "". Raises `ConfigError` where a file or the keyring is wanted
     and does not have it.
     """
-    if found := environment.get(variable, "").strip():
-        return Secret(found)
+    if value := environment.get(variable, "").strip():
+        return Secret(value)
     if file:
         return _from_file(Path(file).expanduser())
     return _from_keyring(entry) if entry else Secret("")
@@ -83,17 +83,17 @@ def _from_keyring(entry: str) -> Secret:
     try:
         # On Linux it is asked over the bus of the desktop session.
         with network.allow([ANY_UNIX_SOCKET]):
-            found = keyring.get_password(service, user)
+            password = keyring.get_password(service, user)
     except keyring.errors.KeyringError as error:
         raise ConfigError(
             "The system's keyring cannot be read: {reason}.",
             hint="Unlock it, or put the key into the environment.",
             reason=error,
         ) from error
-    if not found:
+    if not password:
         raise ConfigError(
             "The system's keyring has no entry {entry}.",
             hint="Store the key with `keyring set SERVICE USER`, or put it into the environment.",
             entry=entry,
         )
-    return Secret(found.strip())
+    return Secret(password.strip())

@@ -173,14 +173,14 @@ class OpenAICompatibleModel:
         """For servers on this machine, and for others, as far as there are any."""
         import httpx
 
-        made = {}
+        http_clients = {}
         for local in {server.is_local for server in self._endpoints}:
             client = (clients.local_client if local else clients.client)(timeout=self._timeout)
             connect = min(_CONNECT_SECONDS, self._timeout)
             client.timeout = httpx.Timeout(self._timeout, connect=connect)
             weakref.finalize(self, client.close)
-            made[local] = client
-        return made
+            http_clients[local] = client
+        return http_clients
 
     def count_tokens(self, text: str) -> int:
         """An estimate that is rather too high: 1 a character of Chinese, else bytes / 3.
@@ -241,13 +241,13 @@ class OpenAICompatibleModel:
     def _stream(self, messages: Sequence[Message], options: Options) -> Generator[str]:
         cleared = self._clearing(messages)
 
-        def begun(server: Endpoint, held: ExitStack) -> tuple[str, Iterator[str], ExitStack]:
-            pieces = held.enter_context(closing(self._pieces(server, cleared, options)))
-            return next(pieces, ""), pieces, held.pop_all()
+        def begun(server: Endpoint, stack: ExitStack) -> tuple[str, Iterator[str], ExitStack]:
+            pieces = stack.enter_context(closing(self._pieces(server, cleared, options)))
+            return next(pieces, ""), pieces, stack.pop_all()
 
-        first, pieces, held = self._anywhere(messages, begun)
+        first, pieces, resources = self._anywhere(messages, begun)
         try:
-            with held:
+            with resources:
                 if first:
                     yield first
                 yield from pieces
@@ -277,8 +277,8 @@ class OpenAICompatibleModel:
                     if not isinstance(choice, Mapping | None):
                         raise self._errors[server].nonsense(event.data.encode())
                     piece = _at(choice, "delta", "content")  # none where only usage is reported
-                    if isinstance(piece, str) and (shown := thoughts.feed(piece)):
-                        yield shown
+                    if isinstance(piece, str) and (text := thoughts.feed(piece)):
+                        yield text
                     finished = finished or _at(choice, "finish_reason") is not None
             except TooLongError as error:
                 raise too_long(response, _STREAM_BYTES) from error
@@ -368,8 +368,8 @@ class OpenAICompatibleModel:
 
         def wait(state: RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            asked = error.wait if isinstance(error, _Failed) else None
-            return backoff(state) if asked is None else min(asked, LONGEST_PAUSE)
+            pause = error.wait if isinstance(error, _Failed) else None
+            return backoff(state) if pause is None else min(pause, LONGEST_PAUSE)
 
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(1 + self._retries),
@@ -400,9 +400,9 @@ class OpenAICompatibleModel:
             server = taken(left, self._salt + prompt)
             left.remove(server)
             try:
-                with ExitStack() as held:
-                    held.enter_context(_in_use(server))
-                    result = call(server, held)
+                with ExitStack() as stack:
+                    stack.enter_context(_in_use(server))
+                    result = call(server, stack)
             except _Failed as error:
                 failures[server] = error
                 failed.append(error)
@@ -604,14 +604,14 @@ def _raise_blocked(error: BaseException) -> None:
         cause = cause.__cause__ or cause.__context__
 
 
-def _at(found: Any, *path: str | int) -> Any:
+def _at(value: Any, *path: str | int) -> Any:
     """What stands at a path in JSON, or None."""
     for key in path:
         try:
-            found = found[key]
+            value = value[key]
         except (LookupError, TypeError):
             return None
-    return found
+    return value
 
 
 def _count(value: object, estimate: int) -> int:

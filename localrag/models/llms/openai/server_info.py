@@ -35,8 +35,8 @@ def served_model(base_url: str, model: str) -> str:
     named = [entry for entry in entries if entry.get("id") == model]
     chosen = named or (entries if len(entries) == 1 else [])
     # Not all of the entry: some servers put the present time into it.
-    told = [{name: entry.get(name) for name in ("id", "meta")} for entry in chosen]
-    return json.dumps(told, sort_keys=True, ensure_ascii=False) if told else ""
+    identities = [{name: entry.get(name) for name in ("id", "meta")} for entry in chosen]
+    return json.dumps(identities, sort_keys=True, ensure_ascii=False) if identities else ""
 
 
 def parallel_calls(base_url: str) -> int:
@@ -93,8 +93,8 @@ def handed_on_to(base_url: str, model: str) -> str:
         return ""
     except TimeoutError:
         return host
-    told = details if isinstance(details, Mapping) else {}
-    named = (told.get(field) for field in ("remote_host", "remote_model"))
+    fields = details if isinstance(details, Mapping) else {}
+    named = (fields.get(field) for field in ("remote_host", "remote_model"))
     host = next((value for value in named if isinstance(value, str) and value), "")
     with _lock:
         _remote_hosts[key] = host, now + _ASKED_AGAIN
