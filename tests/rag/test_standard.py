@@ -166,7 +166,7 @@ TEA = "茶室每天六点关门。"
 def test_what_its_place_left_open_a_second_look_decides_by_a_draft(
     says: list[dict[str, float]], held: bool
 ) -> None:
-    llm = ScriptedLLM(["茶室六点关门。"], [{"是": 1, "否": 9}, *says])
+    llm = ScriptedLLM(["茶室六点关门。"], says)
     answer = run(probed(llm, [TEXTS[1], TEA], (0.1, 0.35)), "茶室几点关门？")
     assert answer.grounded == held
     kinds = [step.kind for step in answer.trace]
@@ -251,7 +251,7 @@ def test_what_the_search_found_and_a_first_look_left_is_read_in_a_second() -> No
         replace(hit, chunk=replace(hit.chunk, document_id=str(n)))
         for n, hit in enumerate(contexts(texts))
     ]
-    llm = ScriptedLLM(["It closes at six."], [{"Yes": 1, "No": 9}])
+    llm = ScriptedLLM(["It closes at six."])
     # The other wording finds the last, which goes before the fourth; all five were known.
     others = {"When does the tea room close?": [found[4], found[0]]}
     rag = probed(llm, [], (0.1, 0.1, 0.1, 0.9, 0.1), found, others)
