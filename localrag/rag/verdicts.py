@@ -38,6 +38,8 @@ _UNIT = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
 """A Chinese character or a word: 七, 12, stitches."""
 _BEGINNING = 4
 """Letters by which a word is taken for a form of another, until it is known: charge, charged."""
+_CODE = re.compile(r"\b[A-Z]+\b")
+"""What may be an answer and is no term: grade A, floor II."""
 SENTENCES = 2
 """How many are told in place of a verdict."""
 LONGEST = 600
@@ -53,7 +55,7 @@ class Echo:
     """What a question says already. `terms` gives those of a text, as a search has them."""
 
     def __init__(self, question: str, terms: Callable[[str], Iterable[str]]) -> None:
-        self._terms = terms
+        self._question, self._terms = question, terms
         self._asked = frozenset(terms(question))
         units = _UNIT.findall(fold(question))
         self._known = frozenset(units) | STOP_WORDS
@@ -68,7 +70,12 @@ class Echo:
     def is_all(self, answer: str) -> bool:
         """Whether an answer says no more, marks aside."""
         text = without_markers(answer)
-        return any(map(str.isalnum, text)) and self._asked.issuperset(self._terms(text))
+        terms = frozenset(self._terms(text))
+        return (
+            bool(terms)
+            and terms <= self._asked
+            and all(code in self._question for code in _CODE.findall(text))
+        )
 
 
 def without_guess(

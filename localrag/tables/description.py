@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.printable import filled
 from localrag.prompts import template
-from localrag.tables.query import Condition, Query
+from localrag.tables.query import Condition, Query, group_of
 from localrag.tables.sheets import Dataset, SheetColumn
 from localrag.text.normalize import fold
 
@@ -75,8 +75,18 @@ def query_text(dataset: Dataset, query: Query, language: LanguageCode) -> str:
     computed = filled(words[query.compute], {"column": of, "by": by})
     if not query.where:
         return filled(words["all rows"], {"words": computed})
-    conditions = [_condition_text(dataset, condition, words) for condition in query.where]
-    listed = LANGUAGES[language].comma.join(conditions)
+    groups: dict[str, list[str]] = {}
+    for number, condition in enumerate(query.where):
+        text = _condition_text(dataset, condition, words)
+        groups.setdefault(group_of(condition, number), []).append(text)
+    space = LANGUAGES[language].space
+    either = [f"{space}{words['or']}{space}".join(group) for group in groups.values()]
+    if len(either) > 1:
+        either = [
+            f"({text})" if len(groups[key]) > 1 else text
+            for key, text in zip(groups, either, strict=True)
+        ]
+    listed = f"{space}{words['and']}{space}".join(either)
     return filled(words["where"], {"words": computed, "conditions": listed})
 
 
@@ -85,6 +95,6 @@ def _condition_text(dataset: Dataset, condition: Condition, words: Mapping[str, 
     if condition.is_column:
         value = f"“{dataset.column(str(value)).name}”"
     elif isinstance(value, float):
-        value = f"{value:.12g}"  # without separators: it may be a year
+        value = f"{value:.0f}" if value == int(value) else f"{value:.12g}"  # it may be a year
     form = words.get(condition.sign, f"“{{column}}” {condition.sign} {{value}}")
     return filled(form, {"column": dataset.column(condition.key).name, "value": value})

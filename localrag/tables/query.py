@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Literal, get_args
 
 from localrag.tables.sheets import Dataset, SheetColumn
@@ -35,6 +35,9 @@ Compute = Literal[
 COMPUTES: tuple[Compute, ...] = get_args(Compute)
 Sign = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "begins with", "empty", "not empty"]
 WITHOUT_VALUE: tuple[Sign, ...] = ("empty", "not empty")
+
+_NUMBERED = 4
+"""Rows from which on it is no chance that their numbers rise: of three amounts a third do."""
 
 SECONDS = 10.0
 """The longest time of one query."""
@@ -131,11 +134,15 @@ def _where_of(conditions: Sequence[Condition]) -> str:
     """
     clauses: dict[str, list[str]] = {}
     for number, condition in enumerate(conditions):
-        equal = condition.sign == "=" and not condition.is_column
-        group = condition.key if equal else f"{condition.key}\0{number}"
-        clauses.setdefault(group, []).append(_condition(condition))
+        clauses.setdefault(group_of(condition, number), []).append(_condition(condition))
     parts = [some[0] if len(some) == 1 else f"({' OR '.join(some)})" for some in clauses.values()]
     return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+
+def group_of(condition: Condition, number: int) -> str:
+    """Conditions of one group are joined by OR, groups by AND; `number` is the condition's own."""
+    equal = condition.sign == "=" and not condition.is_column
+    return condition.key if equal else f"{condition.key}\0{number}"
 
 
 def _condition(condition: Condition) -> str:
@@ -226,24 +233,26 @@ def counted_rows(dataset: Dataset, query: Query) -> list[int]:
 def adds_up_numbers_of_rows(dataset: Dataset, query: Query) -> bool:
     """Whether a query adds up what only tells rows apart: job numbers, years, ranks.
 
-    Those are whole numbers in the first column of a sheet, of which no two rows have the same. In
-    the tables of 2,055 questions of WikiTableQuestions there are 56 such columns (Year, #, No.,
-    Rank, ...), and no question asks for the sum or the average of one.
+    Those are whole numbers in the first column of a sheet, each larger than the one before, or each
+    smaller. The 250 tables of WikiTableQuestions have 55 such columns (Year, #, No., Rank, ...),
+    and none of 2,055 questions asks for the sum or the average of one.
     """
     if query.compute not in ("sum", "average", "largest total"):
         return False
     added = query.by or query.of if query.compute == "largest total" else query.of
-    own = [place for place, c in enumerate(dataset.columns) if c.key not in ("file", "sheet")]
-    first = dataset.columns[own[0]]
+    place = next(p for p, c in enumerate(dataset.columns) if c.key not in ("file", "sheet"))
+    first = dataset.columns[place]
     if first.key != added or first.kind != "number" or first.unit:
         return False
     rest = iter(dataset.rows)
-    for table in dataset.tables:
-        numbers = [row[own[0]] for row in islice(rest, len(table.rows))]
-        are_whole = all(isinstance(n, int | float) and n == int(n) for n in numbers)
-        if not are_whole or len(set(numbers)) < len(numbers):
-            return False
-    return bool(dataset.tables)
+    tables = [[row[place] for row in islice(rest, len(table.rows))] for table in dataset.tables]
+    return max(map(len, tables), default=0) >= _NUMBERED and all(map(_are_numbers_of_rows, tables))
+
+
+def _are_numbers_of_rows(values: Sequence[object]) -> bool:
+    numbers = [v for v in values if isinstance(v, int | float) and not v % 1]
+    steps = {math.copysign(1.0, after - before) for before, after in pairwise(numbers)}
+    return len(numbers) == len(values) == len(set(numbers)) and len(steps) <= 1
 
 
 def mixed_currencies(dataset: Dataset, query: Query) -> tuple[str, ...]:

@@ -43,6 +43,8 @@ def write(folder: Path, name: str, value: object) -> Path:
         ("modules.json", [{"path": "../other", "type": "sentence_transformers.models.Pooling"}]),
         ("modules.json", [{"path": "/tmp/x", "type": "sentence_transformers.models.Pooling"}]),
         ("router_config.json", {"types": {"a\\..\\..\\b": "sentence_transformers.models.Pooling"}}),
+        ("sentence_bert_config.json", {"tokenizer_name_or_path": "/tmp/elsewhere"}),
+        ("adapter_config.json", {"base_model_name_or_path": "somebody/model"}),
     ],
 )
 def test_what_names_other_code_is_refused(tmp_path: Path, name: str, value: object) -> None:
@@ -91,13 +93,14 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_the_libraries_bring_is_taken(tmp_path: Path) -> None:
-    write(tmp_path, "config.json", {"architectures": ["BertModel"], "model_type": "bert"})
+    write(tmp_path, "config.json", {"_name_or_path": "a/b", "model_type": "bert"})
     write(tmp_path, "tokenizer_config.json", {"tokenizer_class": "BertTokenizer"})
     write(tmp_path, "modules.json", [{"type": "sentence_transformers.models.Pooling"}])
     write(
         tmp_path, "2_Dense/config.json", {"activation_function": "torch.nn.modules.linear.Identity"}
     )
     options = {"torch_dtype": "bfloat16", "attn_implementation": "sdpa", "add_pooling_layer": False}
+    options |= {"trust_remote_code": False, "local_files_only": True, "revision": None}
     arguments = {"model_args": options, "tokenizer_args": {"padding_side": "left"}}
     write(tmp_path, "sentence_bert_config.json", {"max_seq_length": 512, **arguments})
     write(tmp_path, "data_config.json", [{"name": "reddit.title.jsonl", "weight": 1}])

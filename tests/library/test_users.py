@@ -528,6 +528,24 @@ def test_a_schema_of_somebody_else_holds_no_tables(made: Made, root: Any, postgr
         open_library(place).close()
 
 
+def test_who_owns_the_database_opens_no_library_that_a_stranger_made(
+    made: Made, root: Any, postgres: str
+) -> None:
+    """Its triggers would run as who writes to it, and a superuser may do all."""
+    with copied(root, postgres, "template0") as place, raw(place, "postgres") as session:
+        session.execute(f"ALTER DATABASE {place.name} OWNER TO keeper")
+        session.execute(f"GRANT CREATE ON DATABASE {place.name} TO stranger")
+        planted = replace(place, user="stranger")
+        open_library(planted).close()
+        with raw(place, "stranger") as stranger:
+            stranger.execute("GRANT ALL ON SCHEMA localrag, localrag_1 TO PUBLIC")
+            stranger.execute("GRANT ALL ON ALL TABLES IN SCHEMA localrag, localrag_1 TO PUBLIC")
+        for account in ("keeper", "postgres"):
+            with pytest.raises(LibraryError, match="belongs to the account stranger"):
+                open_library(replace(place, user=account), create=False)
+        open_library(planted, create=False).close()
+
+
 def test_a_library_takes_no_schema_that_is_there(place: Database) -> None:
     there, free = called(place, "later"), 9
     with raw(place, "postgres") as session:

@@ -37,6 +37,14 @@ def test_a_whole_header_passes(tmp_path: Path, version: int) -> None:
     check_gguf(path)
 
 
+def test_a_first_part_without_tensors_may_end_with_its_header(tmp_path: Path) -> None:
+    path = tmp_path / "model-00001-of-00002.gguf"
+    count = string("split.count") + struct.pack("<IH", 2, 2)
+    path.write_bytes(gguf(entries=[count], tensors=[], tail=0))
+    path.with_name("model-00002-of-00002.gguf").write_bytes(gguf(entries=[], tensors=[TENSOR]))
+    check_gguf(path)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

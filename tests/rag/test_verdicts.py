@@ -113,6 +113,9 @@ def test_the_model_is_stopped_where_its_answer_gives_way() -> None:
         ("面粉里长虫了几天内能找人家换", "收货后7日内能换", False),
         ("Who is the landlord?", "Not the tenant.", False),
         ("What is due?", " [1]", False),
+        ("What grade is the steel?", "A.", False),
+        ("On which floor is the office?", "The office is on floor II.", False),
+        ("Which annex has the prices?", "Annex [A] has the prices [1].", False),
     ],
 )
 def test_what_the_question_says_already_is_no_answer(

@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError
+from localrag.languages import LanguageCode
 from localrag.library.records import DocumentRecord
 from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.presentation.computed import computed_json, computed_lines
 from localrag.tables.collections import Collection
+from localrag.tables.description import query_text
 from localrag.tables.formulation import MOST_QUERIES, compute
 from localrag.tables.plan import Rows, Scope, fitting, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_of
 from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, raw_tables
-from localrag.tables.sql import sql_in
+from localrag.tables.sql import query_of, sql_in
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Document, Message, Page, TableSpan
 
@@ -165,19 +167,22 @@ def test_only_what_may_be_computed_counts() -> None:
     assert computed.share == 1.0
 
 
-JOBS = [("2301", "Quay wall", "120"), ("2302", "Slip", "80"), ("2305", "Shed", "80")]
+JOBS = [("2301", "Quay", "120"), ("2302", "Slip", "80"), ("2305", "Shed", "80"), ("2309", "x", "1")]
 
 
 @pytest.mark.parametrize(
     ("rows", "compute_sql", "values"),
     [
         (JOBS, "SUM(Job)", ()),
+        (JOBS[::-1], "SUM(Job)", ()),
         (JOBS, "AVG(Job)", ()),
-        (JOBS, "MAX(Job)", ((2305,),)),
-        (JOBS, "SUM(Hours)", ((280,),)),
-        # Two rows have the same: these are no numbers of rows.
-        ([*JOBS, ("2301", "Ramp", "5")], "SUM(Job)", ((9209,),)),
-        ([("1.5", "a", "1"), ("2", "b", "2")], "SUM(Job)", ((3.5,),)),
+        (JOBS, "MAX(Job)", ((2309,),)),
+        (JOBS, "SUM(Hours)", ((281,),)),
+        # Amounts: they do not rise, two are the same, they are few, or no whole numbers.
+        ([JOBS[1], JOBS[0], *JOBS[2:]], "SUM(Job)", ((9217,),)),
+        ([*JOBS, JOBS[3]], "SUM(Job)", ((11526,),)),
+        (JOBS[:3], "SUM(Job)", ((6908,),)),
+        ([(f"{n}.5", "a", "1") for n in range(4)], "SUM(Job)", ((8,),)),
     ],
 )
 def test_what_tells_rows_apart_is_not_added_up(
@@ -191,9 +196,10 @@ def test_what_tells_rows_apart_is_not_added_up(
 
 def test_numbers_of_rows_are_told_by_each_sheet_for_itself() -> None:
     columns = ("No", "Kilometres")
-    months = [sheet(f"{month}.csv", [columns, ("1", "40"), ("2", "55")]) for month in "ab"]
+    days = [(str(day), "10") for day in range(1, 5)]
+    months = [sheet(f"{month}.csv", [columns, *days]) for month in "ab"]
     llm = drawn("SELECT SUM(No) FROM data", *["SELECT SUM(Kilometres) FROM data"] * 4)
-    assert compute("How far was it?", dataset(*months), llm).values == ((190,),)
+    assert compute("How far was it?", dataset(*months), llm).values == ((80,),)
 
 
 @pytest.mark.parametrize(
@@ -302,3 +308,31 @@ def test_blanks_before_the_number_in_front_cost_no_time() -> None:
     assert seconds(lambda: dataset_of([table])) < 1
     made = dataset_of([table])
     assert run(made, sql_of(Query("largest", "Place_number", "Place_number"))).rows == ((8.0,),)
+
+
+@pytest.mark.parametrize(
+    ("sql", "language", "words"),
+    [
+        (
+            "SELECT SUM(Cost_GBP) FROM data WHERE Work = 'repair' OR Work = 'calibration'",
+            "en",
+            "the sum of “Cost GBP”, where “Work” = Repair or “Work” = calibration",
+        ),
+        (
+            "SELECT COUNT(*) FROM data WHERE Work IN ('repair', 'calibration') AND Cost_GBP > 2025",
+            "zh",
+            "行数，条件：(“Work” = Repair或“Work” = calibration)且“Cost GBP” > 2025",
+        ),
+        (
+            "SELECT Date FROM data WHERE Cost_GBP = 4006381333931",
+            "en",
+            "“Date” of the rows, where “Cost GBP” = 4006381333931",
+        ),
+        ("SELECT AVG(Cost_GBP) FROM data", "en", "the average of “Cost GBP”, all rows"),
+    ],
+)
+def test_a_query_is_told_in_words(sql: str, language: LanguageCode, words: str) -> None:
+    made = dataset(COSTS)
+    query = query_of(sql_in(sql, made), made)
+    assert query is not None
+    assert query_text(made, query, language) == words

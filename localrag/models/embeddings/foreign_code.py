@@ -42,6 +42,9 @@ _CLASS_KEYS = frozenset(
     }
 )
 
+_ELSEWHERE = ("tokenizer_name_or_path", "base_model_name_or_path")
+"""Under which names a file has another folder, or a model of the hub, that is opened as well."""
+
 _ARGUMENTS = re.compile(r"(model|automodel|tokenizer|processor|config)_(args|kwargs)")
 """Where a file has what goes to the functions that open a model, in all versions."""
 
@@ -51,9 +54,10 @@ _OPTIONS = frozenset(
         *("attention_probs_dropout_prob", "attn_implementation", "classifier_dropout"),
         "clean_up_tokenization_spaces",
         *("do_lower_case", "dtype", "fix_mistral_regex", "hidden_dropout_prob"),
-        *("is_causal", "low_cpu_mem_usage", "max_length", "max_position_embeddings"),
-        *("model_max_length", "num_labels", "padding_side", "problem_type"),
-        *("sliding_window", "strip_accents", "torch_dtype", "truncation_side"),
+        *("is_causal", "local_files_only", "low_cpu_mem_usage", "max_length"),
+        *("max_pixels", "max_position_embeddings", "min_pixels", "model_max_length"),
+        *("num_labels", "padding", "padding_side", "problem_type", "reference_compile"),
+        *("sliding_window", "strip_accents", "torch_dtype", "truncation", "truncation_side"),
         *("unpad_inputs", "use_cache", "use_fast", "use_memory_efficient_attention"),
         "use_safetensors",
     }
@@ -115,7 +119,7 @@ def _code_names(value: Any, key: str = "") -> Iterator[str]:
         if types or "type" in value:
             yield from (p for p in places if isinstance(p, str) and _OUTSIDE.match(p))
         for name, inner in value.items():
-            if name == "auto_map":
+            if name == "auto_map" or (name in _ELSEWHERE and inner):
                 yield json.dumps(inner, ensure_ascii=False)[:200]
             yield from _code_names(inner, key if key == "types" else str(name))
     elif isinstance(value, list):
@@ -136,10 +140,16 @@ def _unknown_options(value: Any) -> Iterator[str]:
         for name, inner in value.items():
             if _ARGUMENTS.fullmatch(name) and isinstance(inner, dict):
                 for option, setting in inner.items():
-                    word = not isinstance(setting, str) or _WORD.fullmatch(setting)
-                    if option not in _OPTIONS or isinstance(setting, (dict, list)) or not word:
+                    if not _is_harmless(option, setting):
                         yield f"{name}.{option}"[:200]
             yield from _unknown_options(inner)
     elif isinstance(value, list):
         for inner in value:
             yield from _unknown_options(inner)
+
+
+def _is_harmless(option: str, setting: object) -> bool:
+    if setting is None or (option, setting) == ("trust_remote_code", False):
+        return True
+    is_word = not isinstance(setting, str) or _WORD.fullmatch(setting) is not None
+    return option in _OPTIONS and is_word and not isinstance(setting, dict | list)

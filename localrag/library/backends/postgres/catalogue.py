@@ -101,6 +101,9 @@ _FOREIGN = (
 )
 """The schema with its owner, where that is neither this account, nor a role that it has, nor the
 owner of the database: who makes it in advance owns it. A superuser has every role."""
+_FOREIGN_TO_OWNER = f"{_FOREIGN} AND (me.rolsuper OR pg_has_role(me.oid, d.datdba, 'USAGE'))"
+"""The same for who owns the database, or a superuser: others use what a keeper of theirs has made,
+whom they cannot tell from a stranger."""
 
 _CREATE = (
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.version(number integer NOT NULL)",
@@ -145,6 +148,8 @@ class PostgresCatalogue(CatalogueStore):
 
         Raises LibraryMismatchError where they are newer.
         """
+        if (row := self._row(_FOREIGN_TO_OWNER)) is not None:  # its triggers would run as we do
+            raise foreign_schema(str(self.database), *map(str, row))
         version = self._version()
         expect_no_newer(version, dialect.version(), str(self.database))
         if version == dialect.version():

@@ -60,10 +60,11 @@ _PRUNED_EVERY = 500
 def blank_jobs(library: str, gone: str) -> str:
     """The statement after which no ended job of a library names the paths that are gone."""
     return f"""UPDATE {SCHEMA}.jobs j SET fault = NULL, arguments = coalesce(jsonb_set(
-            j.arguments, '{{paths}}', (SELECT jsonb_agg(CASE WHEN p = ANY ({gone}) THEN '[…]' ELSE p
-            END) FROM jsonb_array_elements_text(j.arguments->'paths') p)), j.arguments)
-            WHERE j.library = {library} AND j.ended IS NOT NULL
-            AND ((j.arguments->'paths') ?| {gone} OR EXISTS (SELECT FROM
+            j.arguments, '{{paths}}', (SELECT jsonb_agg(CASE WHEN p IN (SELECT unnest({gone}))
+            THEN '[…]' ELSE p END) FROM jsonb_array_elements_text(j.arguments->'paths') p)),
+            j.arguments) WHERE j.library = {library} AND j.ended IS NOT NULL
+            AND (EXISTS (SELECT FROM jsonb_array_elements_text(j.arguments->'paths') p
+            WHERE p IN (SELECT unnest({gone}))) OR EXISTS (SELECT FROM
             jsonb_each_text(j.fault->'values') v, unnest({gone}) p WHERE strpos(v.value, p) > 0))"""
 
 

@@ -22,6 +22,7 @@ from localrag.errors import LibraryError
 from localrag.library.backends.postgres import dialect, policies
 from localrag.library.backends.postgres.catalogue import CREATING, PostgresCatalogue, heard
 from localrag.library.backends.postgres.connection import PostgresConnection
+from localrag.library.backends.postgres.dialect import SCHEMA
 from localrag.library.catalogue.reads import Snapshot
 from localrag.library.derived import DerivedVectors
 from localrag.library.indexes.base import DerivedIndex, SearchWithin, Vector, are_allowed
@@ -253,7 +254,6 @@ def _build(database: PostgresCatalogue, dimension: int, size: int) -> Lacking:
     unable = (errors.InsufficientPrivilege, errors.FeatureNotSupported, errors.UndefinedFile)
     with database.translated(), database.session() as inner:
         try:
-            # Not in a transaction that is `SAFE`: it would lie in PostgreSQL's own schema.
             inner.execute(_CREATE)
         except unable:
             return "extension"
@@ -321,7 +321,8 @@ def _build_on(inner: psycopg.Connection[Row], number: int, dimension: int, size:
         inner.execute(f"GRANT {right} ON {table} TO {account}")
 
 
-_CREATE = "CREATE EXTENSION IF NOT EXISTS vector"
+_CREATE = f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {SCHEMA}"
+"""In a schema whose owner is known: who owns the one that it lies in can drop it."""
 _SCHEMA_OF_IT = (
     "SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
     "WHERE e.extname = 'vector'"

@@ -95,8 +95,9 @@ def _walk(reader: _Reader) -> int:
             raise _Malformed
         reader.skip(8 * dimensions + 4)
         furthest = max(furthest, reader.number(8))
-    # The last tensor begins at `furthest` behind the header, so the file ends later.
-    if reader.position + furthest >= reader.size:
+    # The last tensor begins at `furthest` behind the header, so the file ends later. The first part
+    # of a model may have none.
+    if reader.position + furthest + bool(tensors) > reader.size:
         raise _Malformed
     return parts
 
