@@ -129,7 +129,7 @@ def test_the_index_of_the_server_is_used(place: Database) -> None:
     with filled(place, 6) as library, library._catalogue.read() as snapshot:
         sql = snapshot.sql
         sql.execute("SELECT set_config('enable_seqscan', 'off', true)")
-        schema = "public"
+        schema = dialect.SCHEMA
         plan = sql.execute(
             f"EXPLAIN SELECT chunk FROM {dialect.NEAREST} ORDER BY vector "
             f"OPERATOR({schema}.<#>) CAST(? AS {schema}.halfvec({EMBEDDER.dimension})) LIMIT 5",

@@ -42,7 +42,8 @@ SHA256 = {
 """Their wheels, by distribution."""
 
 _CALLED = """
-llama_backend_init llama_batch_free llama_batch_init llama_context_default_params llama_decode
+llama_backend_init llama_batch_free llama_batch_get_one llama_batch_init
+llama_context_default_params llama_decode
 llama_free llama_get_logits_ith llama_get_memory llama_init_from_model
 llama_log_set llama_memory_clear llama_memory_seq_cp llama_memory_seq_rm
 llama_model_chat_template llama_model_default_params llama_model_free llama_model_get_vocab
