@@ -21,6 +21,7 @@ import localrag
 from localrag import factory
 from localrag.api import LocalRAG
 from localrag.config.settings import Settings, set_in_file
+from localrag.egress.databases import read_url
 from localrag.engine import AskOptions, Engine, open_engine
 from localrag.errors import (
     BackendError,
@@ -32,7 +33,7 @@ from localrag.errors import (
     LocalragError,
     UsageError,
 )
-from localrag.library.backends.postgres.policies import no_roles
+from localrag.library.backends.postgres.policies import no_roles, open_to_all
 from localrag.library.catalogue.filters import Filter
 from localrag.messages import InterfaceLanguage
 from localrag.server.access import Access
@@ -84,7 +85,8 @@ FAULT = 'connection to server at "db.inside.example", port 6543 failed: no role 
         lambda url: LibraryError("{database} fails: {reason}", database=url, reason=FAULT),
         lambda url: LibraryUnreachableError("{database}: {reason}", database=url, reason=FAULT),
         lambda url: ForbiddenError("{database}: {reason}", database=url, reason=FAULT),
-        lambda url: no_roles(url, "keeper"),
+        lambda url: no_roles(read_url(url), "keeper"),
+        lambda url: open_to_all(read_url(url), "keeper"),
         lambda url: LibraryLockedError(
             "{directory} is written to by {command}, {pid} on {host}, since {since}",
             hint="",
