@@ -203,9 +203,7 @@ def _from_sheets(
         rows=str(basis.rows),
         files=_listed(basis.files, language),
     )
-    if computed.query:
-        text = query_text(dataset, computed.query, language)
-        closing = f"{render('computed_query', language, query=text)}\n{closing}"
+    closing = _query_line(dataset, computed, language) + closing
     for file, count in basis.unread_tables.items():
         note = render("computed_unread", language, count=str(count), file=short_name(file))
         closing += f"\n{note}"
@@ -289,9 +287,8 @@ def _from_documents(
         closing = render("computed_documents_open", language, **counts, undecided=names)
     else:
         closing = render("computed_documents", language, **counts)
-    if computed.query and not query:
-        text = query_text(dataset, computed.query, language)
-        closing = f"{render('computed_query', language, query=text)}\n{closing}"
+    if not query:
+        closing = _query_line(dataset, computed, language) + closing
     if basis.questions != (question,):
         questions = LANGUAGES[language].space.join(basis.questions)
         closing = f"{render('computed_asked', language, questions=questions)}\n{closing}"
@@ -652,6 +649,14 @@ def shown(value: object, unit: str) -> str:
         return str(value)
     number = separated(value)
     return f"{number}{unit}" if unit in ("%", "‰") else f"{number} {unit}".rstrip()
+
+
+def _query_line(dataset: Dataset, computed: Computed, language: LanguageCode) -> str:
+    """A line that says in words what was computed; "" where there is no query."""
+    if computed.query is None:
+        return ""
+    text = query_text(dataset, computed.query, language)
+    return f"{render('computed_query', language, query=text)}\n"
 
 
 def _doubt(computed: Computed, language: LanguageCode) -> str:

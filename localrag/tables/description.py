@@ -81,10 +81,10 @@ def query_text(dataset: Dataset, query: Query, language: LanguageCode) -> str:
         groups.setdefault(group_of(condition, number), []).append(text)
     space = LANGUAGES[language].space
     either = [f"{space}{words['or']}{space}".join(group) for group in groups.values()]
-    if len(either) > 1:
+    if len(groups) > 1:
         either = [
-            f"({text})" if len(groups[key]) > 1 else text
-            for key, text in zip(groups, either, strict=True)
+            f"({text})" if text not in group else text
+            for text, group in zip(either, groups.values(), strict=True)
         ]
     listed = f"{space}{words['and']}{space}".join(either)
     return filled(words["where"], {"words": computed, "conditions": listed})

@@ -247,6 +247,21 @@ def test_few_connections_wait_and_none_for_long(
     assert not connection.idle.of(place)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="only where processes are forked")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_takes_no_connection_of_its_parent(place: Database) -> None:
+    with closing(PostgresCatalogue(place)) as catalogue:
+        with catalogue.session():
+            pass
+        assert connection.idle.of(place)
+        child = os.fork()
+        if child == 0:  # two processes would read each other's replies
+            os._exit(len(connection.idle.of(place)))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with catalogue.session() as inner:
+            assert inner.execute("SELECT 7").fetchone() == (7,)
+
+
 def test_libraries_of_a_database_use_the_same_connections(place: Database) -> None:
     places = [replace(place, library=f"{place.library} {number}") for number in range(6)]
     connection.idle.close(place)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -157,6 +159,10 @@ class IdleConnections:
         for connection in due:
             connection.inner.close()
 
+    def forget(self) -> None:
+        """Leave all to the process that opened them, whose copy this is; psycopg closes none."""
+        self._guard, self._waiting = threading.Lock(), []
+
     def of(self, place: Database) -> list[PostgresConnection]:
         """Those that wait and were used last for that library."""
         with self._guard:
@@ -167,6 +173,8 @@ class IdleConnections:
 
 
 idle = IdleConnections()
+if sys.platform != "win32":  # two processes on one connection would read each other's replies
+    os.register_at_fork(after_in_child=idle.forget)
 
 
 def _server_of(place: Database) -> Database:
