@@ -16,9 +16,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 from localrag.languages import any_of
 from localrag.rag.citations import Attributor, may_be_told, without_markers
-from localrag.text.han import HAN
 from localrag.text.normalize import fold
-from localrag.text.tokenize import STOP_WORDS
+from localrag.text.tokenize import PIECE, STOP_WORDS
 
 _WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
 """A question that wants yes or no: "Does it renew?", "会自动顺延吗？"."""
@@ -34,12 +33,8 @@ _BEGUN = re.compile(
     r"\s*(?:(?:y(?:es?)?|no?|[是不否可能对有没需会要的以]{1,3})\s*)?\Z", re.IGNORECASE
 )
 """What may still become a verdict: " ye"."""
-_UNIT = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
-"""A Chinese character or a word: 七, 12, stitches."""
 _BEGINNING = 4
-"""Letters by which a word is taken for a form of another, until it is known: charge, charged."""
-_CODE = re.compile(r"\b[A-Z]+\b")
-"""What may be an answer and is no term: grade A, floor II."""
+"""Letters by which a word is taken for a form of another, until it is whole: charge, charged."""
 SENTENCES = 2
 """How many are told in place of a verdict."""
 LONGEST = 600
@@ -55,27 +50,27 @@ class Echo:
     """What a question says already. `terms` gives those of a text, as a search has them."""
 
     def __init__(self, question: str, terms: Callable[[str], Iterable[str]]) -> None:
-        self._question, self._terms = question, terms
-        self._asked = frozenset(terms(question))
-        units = _UNIT.findall(fold(question))
-        self._known = frozenset(units) | STOP_WORDS
-        self._begin = frozenset(unit[:_BEGINNING] for unit in units if len(unit) >= _BEGINNING)
+        self._terms, self._asked = terms, frozenset(terms(question))
+        folded = fold(question)
+        self._characters = {*folded, *STOP_WORDS}
+        self._words = {*STOP_WORDS, *(match[0] for match in PIECE.finditer(folded))}
 
     def is_begun(self, opening: str) -> bool:
         """Whether no more is written so far; its last word may not be whole yet."""
-        *units, last = _UNIT.findall(fold(_unmarked(opening))) or [""]
-        known = (unit in self._known or unit[:_BEGINNING] in self._begin for unit in units)
-        return all(known) and any(unit.startswith(last[:_BEGINNING]) for unit in self._known)
+        text = fold(_unmarked(opening))
+        return all(self._is_known(match, len(text)) for match in PIECE.finditer(text))
 
     def is_all(self, answer: str) -> bool:
-        """Whether an answer says no more, marks aside."""
-        text = without_markers(answer)
-        terms = frozenset(self._terms(text))
-        return (
-            bool(terms)
-            and terms <= self._asked
-            and all(code in self._question for code in _CODE.findall(text))
-        )
+        """Whether an answer has terms, and none that the question has not; marks aside."""
+        terms = frozenset(self._terms(without_markers(answer)))
+        return bool(terms) and terms <= self._asked
+
+    def _is_known(self, piece: re.Match[str], end: int) -> bool:
+        if piece.lastgroup == "han":
+            return self._characters.issuperset(piece[0])
+        if piece.end() < end:
+            return self._asked.issuperset(self._terms(piece[0]))
+        return any(word.startswith(piece[0][:_BEGINNING]) for word in self._words)
 
 
 def without_guess(

@@ -115,7 +115,6 @@ def test_the_model_is_stopped_where_its_answer_gives_way() -> None:
         ("What is due?", " [1]", False),
         ("What grade is the steel?", "A.", False),
         ("On which floor is the office?", "The office is on floor II.", False),
-        ("Which annex has the prices?", "Annex [A] has the prices [1].", False),
     ],
 )
 def test_what_the_question_says_already_is_no_answer(
