@@ -179,7 +179,7 @@ def _put_inputs(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def run(
     hostile: Path, models_dir: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., int]:
+) -> Callable[..., subprocess.CompletedProcess[str]]:
     models = models_dir("use-multilingual-v3").parent
     models_dir("smollm2-135m-instruct-q4")
     if not ENTRY.is_file():
@@ -198,7 +198,7 @@ def run(
         "PIP_NO_CACHE_DIR": "1",
     }
 
-    def run(*arguments: str) -> int:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         more = {"LOCALRAG_CONFIG": str(place / "config.toml")}
         if arguments[0] == "prove-offline":  # the proof has a test of its own, and takes long
             more["LOCALRAG_CONFIG"] = str(broken)
@@ -210,20 +210,23 @@ def run(
             env=environment | more,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
             check=False,
             timeout=300,
-        ).returncode
+        )
 
     return run
 
 
 @pytest.mark.parametrize("arguments", RUNS, ids=lambda arguments: " ".join(arguments[:2]))
 def test_nothing_of_the_folder_at_hand_is_run(
-    arguments: tuple[str, ...], run: Callable[..., int], canary: Path
+    arguments: tuple[str, ...], run: Callable[..., subprocess.CompletedProcess[str]], canary: Path
 ) -> None:
     canary.unlink(missing_ok=True)
-    assert run(*arguments) == FAIL.get(" ".join(arguments[:2]), 0)
+    ended = run(*arguments)
+    assert ended.returncode == FAIL.get(" ".join(arguments[:2]), 0), ended.stderr
     assert not canary.exists(), canary.read_text()
 
 
