@@ -78,6 +78,7 @@ class Toolkit:
     parts: MutableMapping[str, Parts] = field(default_factory=dict)
     """What questions were taken apart into."""
     _asked: dict[str, Asked] = field(default_factory=dict, init=False, repr=False)
+    _wordings: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)
 
     def asked(self, question: str) -> Asked:
         """A question, or a part of one, that is taken apart once for all passages."""
@@ -95,11 +96,12 @@ class Toolkit:
         return newest_first(chunks, self.asked(question), self.card_of)
 
     def reworded(self, question: str) -> Generator[Step, None, list[str]]:
-        """Other wordings of a question, none where the model has none."""
-        steps: list[Step] = []
-        wordings = self.reword(question, steps.append)
-        yield from steps
-        return wordings
+        """Other wordings of a question, asked for once; none where the model has none."""
+        if question not in self._wordings:
+            steps: list[Step] = []
+            self._wordings[question] = self.reword(question, steps.append)
+            yield from steps
+        return self._wordings[question]
 
     def room(self, question: str) -> int:
         """Tokens that passages may take together, beside question and answer."""

@@ -78,6 +78,8 @@ class PassageReader:
         self._bounds = bounds
         self.doubtful: dict[int, float] = {}
         """Grades of the passages of the last reading that speak of what is asked, by number."""
+        self.seen: set[int] = set()
+        """Ids of the chunks that the model was given to read."""
 
     def read(
         self,
@@ -132,6 +134,7 @@ class PassageReader:
 
         def decides(number: int) -> Generator[Step, None, bool]:
             reading = Reading(language, (chunks[number - 1],))
+            self.seen.add(chunks[number - 1].chunk.id)
             share, seconds = timed(partial(self._grader.decides, question, reading))
             is_decisive = share >= LANGUAGES[language].decides_from
             yield Step("decides", {"passage": number, "decides": is_decisive}, share, seconds)
@@ -190,6 +193,7 @@ class PassageReader:
         language: LanguageCode,
         least: float,
     ) -> Grade:
+        self.seen.update(passage.chunk.id for passage in passages)
         return graded(self._grader, self._asked(question), language, passages, least)
 
     def _worth(self, number: int) -> float:
@@ -266,6 +270,7 @@ class PassageReader:
         self, question: str, chunks: Sequence[ScoredChunk], language: LanguageCode
     ) -> Generator[Step, None, Evidence | None]:
         wording = self._wording
+        self.seen.update(passage.chunk.id for passage in chunks)
         messages = gate_prompt(wording, question, chunks, language)
         grade, seconds = timed(partial(self._grader.answerable, messages, language))
         has_answer = grade.value >= self._bounds.min_answerable

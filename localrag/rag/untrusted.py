@@ -11,7 +11,7 @@ through as they are written. The first prompts are always as they would be witho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from localrag.documents.tables import shown_text
@@ -51,6 +51,10 @@ class UntrustedPassages:
     def suspicious(self) -> bool:
         """Whether a sentence was found that could steer a model and does not touch the question."""
         return bool(self._steering)
+
+    def steer(self, seen: Collection[int] | None) -> bool:
+        """Whether such a sentence is in one of these chunks, by their ids; None: in any."""
+        return any(seen is None or sentence.chunk_id in seen for sentence in self._steering)
 
     def retrieve(self, question: str, k: int) -> list[ScoredChunk]:
         """What is found, as it stands; after `leave_out` without what was left out."""
