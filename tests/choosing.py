@@ -36,22 +36,24 @@ def changed_since(reference: str) -> list[str]:
     """
 
     def git(*words: str) -> list[str]:
-        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
-        return done.stdout.splitlines()
+        process = subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        return process.stdout.splitlines()
 
     (base,) = git("merge-base", reference, "HEAD")
     return git("diff", "--name-only", base) + git("ls-files", "--others", "--exclude-standard")
 
 
-def concerned(changed: Collection[str]) -> set[Path]:
+def concerned(names: Collection[str]) -> set[Path]:
     """The test files that a change of these files concerns."""
-    files = [ROOT / name for name in changed]
+    files = [ROOT / name for name in names]
     rooms = above({room for file in files if (room := room_of_file(file))})
     edited = {file.stem for file in files if TESTS in file.parents}
     folders = {file.parent for file in files if file.name == "conftest.py"}
-    others = [file for file in files if not {TESTS, ROOT / "localrag"} & {*file.parents}]
-    marks = {file.name for file in others} | {
-        f'"{file.relative_to(ROOT).parts[0]}"' for file in others
+    outsiders = [file for file in files if not {TESTS, ROOT / "localrag"} & {*file.parents}]
+    marks = {file.name for file in outsiders} | {
+        f'"{file.relative_to(ROOT).parts[0]}"' for file in outsiders
     }
     tests = set()
     for test in TESTS.rglob("test_*.py"):
@@ -99,13 +101,13 @@ def reached(test: Path) -> set[str]:
     from test_architecture import HEIGHT
 
     names = {room for room in HEIGHT if room.rpartition(".")[2] == test.parent.name}
-    pending, seen = [test], set()
+    pending, visited = [test], set()
     while pending:
         file = pending.pop()
-        seen.add(file)
+        visited.add(file)
         rooms, stems = direct(file)
         names |= stems | (rooms if file == test or test.parent == TESTS else set())
-        pending += [helper for stem in stems for helper in helpers()[stem] if helper not in seen]
+        pending += [helper for stem in stems for helper in helpers()[stem] if helper not in visited]
     return names
 
 
@@ -153,14 +155,14 @@ def marks_of(item: pytest.Function) -> Iterator[str]:
 @cache
 def starts_programs(function: Callable[..., object]) -> bool:
     """Whether a function of the tests, or one that it names, names what starts programs."""
-    pending, seen = [function], set()
+    pending, visited = [function], set()
     while pending:
         value = pending.pop()
         if value is subprocess or value is multiprocessing:
             return True
-        if id(value) in seen or not _of_tests(value):
+        if id(value) in visited or not _of_tests(value):
             continue
-        seen.add(id(value))
+        visited.add(id(value))
         if isinstance(value, type):
             pending += [inner for inner in vars(value).values() if callable(inner)]
         elif isinstance(value, FunctionType):

@@ -70,9 +70,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With `--changed`, leave out what the change does not concern."""
-    wanted = config.stash.get(_CONCERNED, None)
+    paths = config.stash.get(_CONCERNED, None)
     is_test = collection_path.match("test_*.py")
-    return True if wanted is not None and is_test and collection_path not in wanted else None
+    return True if paths is not None and is_test and collection_path not in paths else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

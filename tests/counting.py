@@ -21,9 +21,9 @@ def seconds(work: Callable[[], object]) -> float:
     gc.collect()
     gc.disable()
     try:
-        started = time.thread_time()
+        start = time.thread_time()
         work()
-        return time.thread_time() - started
+        return time.thread_time() - start
     finally:
         gc.enable()
 

@@ -61,18 +61,18 @@ def fault_of(command: str) -> str:
         path = ROOT / script
         if not path.is_file():
             return f"there is no {script}"
-        known = set(words_of(path))
+        vocabulary = set(words_of(path))
         if words and re.fullmatch(r"[a-z][a-z-]+", words[0]):
             options.append(words[0])
     else:
-        named: click.Command = cli
-        known = options_of(cli) | {"--help"}
+        target: click.Command = cli
+        vocabulary = options_of(cli) | {"--help"}
         for word in words:
-            if not isinstance(named, click.Group) or not re.fullmatch(r"[a-z][a-z-]+", word):
+            if not isinstance(target, click.Group) or not re.fullmatch(r"[a-z][a-z-]+", word):
                 continue
-            inner = named.get_command(click.Context(named), word)
+            inner = target.get_command(click.Context(target), word)
             if inner is None:
                 return f"localrag has no {word}"
-            named, known = inner, known | options_of(inner)
-    missing = [option for option in options if option not in known]
+            target, vocabulary = inner, vocabulary | options_of(inner)
+    missing = [option for option in options if option not in vocabulary]
     return f"{script or 'localrag'} has no {', '.join(missing)}" if missing else ""

@@ -42,7 +42,7 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosted]:
         state.bodies.append(exchange.heard.body)
         state.headers.append(exchange.heard.headers)
         if state.status == 200:
-            chat(lambda asked: state.reply(asked_text(asked)))(exchange)
+            chat(lambda request: state.reply(asked_text(request)))(exchange)
         else:
             # It repeats what it was sent, the key too.
             http_server.error(state.status, f"no: {exchange.heard.headers}")(exchange)

@@ -33,8 +33,8 @@ class Request:
 
     @property
     def json(self) -> dict[str, Any]:
-        asked: dict[str, Any] = json.loads(self.body)
-        return asked
+        record: dict[str, Any] = json.loads(self.body)
+        return record
 
 
 class Exchange(BaseHTTPRequestHandler):
@@ -58,8 +58,8 @@ class Exchange(BaseHTTPRequestHandler):
         remote = self.server.remote_hosts
         model = self.heard.json["model"]
         if model in remote:
-            told = {"remote_host": remote[model], "remote_model": "big", "details": {}}
-            self.send(json.dumps(told), kind="application/json")
+            record = {"remote_host": remote[model], "remote_model": "big", "details": {}}
+            self.send(json.dumps(record), kind="application/json")
         else:
             self.send(status=404)
 
@@ -193,9 +193,9 @@ def chat(say: Callable[[dict[str, Any]], str]) -> Respond:
         if exchange.command != "POST":
             exchange.send(status=404)
             return
-        asked = exchange.heard.json
-        text = say(asked)
-        if asked.get("stream"):
+        request = exchange.heard.json
+        text = say(request)
+        if request.get("stream"):
             pieces = [delta(text[start : start + 5]) for start in range(0, len(text), 5)]
             events(*pieces, delta(None, "stop"), DONE, b"")(exchange)
         else:
@@ -204,13 +204,13 @@ def chat(say: Callable[[dict[str, Any]], str]) -> Respond:
     return respond
 
 
-def asked_text(asked: dict[str, Any]) -> str:
+def asked_text(request: dict[str, Any]) -> str:
     """All messages of a request, one below the other."""
-    return "\n".join(message["content"] for message in asked["messages"])
+    return "\n".join(message["content"] for message in request["messages"])
 
 
-def allowed_answers(asked: dict[str, Any]) -> list[str]:
+def allowed_answers(request: dict[str, Any]) -> list[str]:
     """The answers among which a request has the model choose; none where it may write."""
-    schema = asked.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    schema = request.get("response_format", {}).get("json_schema", {}).get("schema", {})
     choices: list[str] = schema.get("properties", {}).get("answer", {}).get("enum", [])
     return choices

@@ -44,11 +44,11 @@ SEEN = set(map(chr, (*range(0x600, 0x606), 0x6DD, 0x890, 0x891, 0x8E2, 0x110BD, 
 def forbidden(text: str) -> list[str]:
     """The characters that must not reach a screen, by Unicode's own categories."""
     return [
-        f"U+{ord(one):04X}"
-        for one in text
-        if unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")
-        and one not in "\n\t\u200c\u200d"
-        and one not in SEEN
+        f"U+{ord(character):04X}"
+        for character in text
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        and character not in "\n\t\u200c\u200d"
+        and character not in SEEN
     ]
 
 
@@ -114,7 +114,7 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Localrag:
             patch.setattr(sys, "stdin", io.StringIO(typed))
             patch.setattr(sys, "stdout", streams[0])
             patch.setattr(sys, "stderr", streams[1])
-            with pytest.raises(SystemExit) as ended:
+            with pytest.raises(SystemExit) as program_end:
                 __main__.main()
         out, err = (_written(stream) for stream in streams)
         for text in (out, err):
@@ -122,7 +122,7 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Localrag:
             assert forbidden(text) == [], (arguments, text)
             assert not FORGED.search(text), (arguments, text)
             assert "evil.example" not in text or "[link=" in text, (arguments, text)
-        code = ended.value.code
+        code = program_end.value.code
         return Run(code if isinstance(code, int) else 0, out, err)
 
     return run

@@ -30,8 +30,8 @@ def ole(tree: Tree) -> bytes:
             entries[place] = (name, 2, following, _NONE, start, len(data))
         else:
             child = _NONE
-            for inner, one in reversed(list(content.items())):
-                child = add(inner, one, child)
+            for inner, value in reversed(list(content.items())):
+                child = add(inner, value, child)
             kind = 5 if not name else 1
             entries[place] = (name or "Root Entry", kind, following, child, _END, 0)
         return place
@@ -67,7 +67,7 @@ def properties(before: int, numbers: Mapping[int, int]) -> bytes:
     return bytes(before) + b"".join(rows)
 
 
-def texts(code_page: str = "", /, **named: str) -> dict[str, bytes]:
+def texts(code_page: str = "", /, **values: str) -> dict[str, bytes]:
     """Streams of text by their hexadecimal names (`x0037`), in Unicode or in a code page."""
     kind, encoding = ("001E", code_page) if code_page else ("001F", "utf-16-le")
-    return {f"__substg1.0_{name[1:]}{kind}": one.encode(encoding) for name, one in named.items()}
+    return {f"__substg1.0_{name[1:]}{kind}": text.encode(encoding) for name, text in values.items()}

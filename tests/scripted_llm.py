@@ -100,8 +100,8 @@ class ScriptedLLM:
         self.kept.append(keep)
         self.scored.append((tuple(messages), tuple(choices)))
         assert self.scores, "the script has no scores left"
-        given = self.scores.popleft()
-        weights = np.array([given.get(choice, 0.0) for choice in choices], dtype=np.float64)
+        scores = self.scores.popleft()
+        weights = np.array([scores.get(choice, 0.0) for choice in choices], dtype=np.float64)
         return weights / weights.sum()
 
     def _next(self, messages: Sequence[Message], options: Options) -> str:
@@ -141,8 +141,8 @@ class MeteredLLM(ScriptedLLM):
 
     def prompt_use(self, messages: Sequence[Message], *, keep: int = 0) -> TokenUse:
         prefix = tuple(messages[:keep])
-        kept = self.count_prompt_tokens(prefix) if prefix in self.states else 0
-        return TokenUse(read=self.count_prompt_tokens(messages) - kept, kept=kept)
+        reuse = self.count_prompt_tokens(prefix) if prefix in self.states else 0
+        return TokenUse(read=self.count_prompt_tokens(messages) - reuse, kept=reuse)
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -153,14 +153,14 @@ class MeteredLLM(ScriptedLLM):
     def _next(self, messages: Sequence[Message], options: Options) -> str:
         self._read(messages, options.keep)
         text = super()._next(messages, options)
-        written = self.count_tokens(text)
-        self.use += TokenUse(written=written, writing=written / 10)
+        count = self.count_tokens(text)
+        self.use += TokenUse(written=count, writing=count / 10)
         return text
 
     def _read(self, messages: Sequence[Message], keep: int) -> None:
         use = self.prompt_use(messages, keep=keep)
         prefix = tuple(messages[:keep])
-        kept = 0 if prefix in self._met else use.kept
-        self.use += TokenUse(read=use.read, kept=kept, reading=use.read / 100)
+        reuse = 0 if prefix in self._met else use.kept
+        self.use += TokenUse(read=use.read, kept=reuse, reading=use.read / 100)
         self._met.add(prefix)
         self.states.add(prefix)

@@ -24,8 +24,8 @@ def rag(
 ) -> Iterator[LocalRAG]:
     models_dir("use-multilingual-v3")
     models_dir("qwen2.5-coder-1.5b-instruct-q4")
-    with LocalRAG.open(tmp_path_factory.mktemp("api") / "library", settings=Settings()) as opened:
-        yield opened
+    with LocalRAG.open(tmp_path_factory.mktemp("api") / "library", settings=Settings()) as new_rag:
+        yield new_rag
 
 
 @pytest.mark.models(
@@ -107,13 +107,13 @@ def test_another_embedding_model_is_an_error_that_names_both(
     models_dir("bge-small-en-v1.5-int8")
     other = localrag.load_settings({"embedding.model": "bge-small-en-v1.5-int8"})
     with (
-        LocalRAG.open(rag.library.directory, settings=other, create=False) as opened,
-        pytest.raises(LibraryMismatchError) as caught,
+        LocalRAG.open(rag.library.directory, settings=other, create=False) as other_rag,
+        pytest.raises(LibraryMismatchError) as error,
     ):
-        opened.search("anything")
-    assert "use-multilingual-v3" in str(caught.value)
-    assert "bge-small-en-v1.5-int8" in str(caught.value)
-    assert "localrag rebuild" in str(caught.value)
+        other_rag.search("anything")
+    assert "use-multilingual-v3" in str(error.value)
+    assert "bge-small-en-v1.5-int8" in str(error.value)
+    assert "localrag rebuild" in str(error.value)
 
 
 def test_no_library_is_said_and_none_is_made(tmp_path: Path) -> None:
@@ -142,8 +142,10 @@ def test_the_public_names_are_what_all_says() -> None:
 
 def test_importing_the_package_loads_nothing() -> None:
     code = "import sys, localrag; print(len([m for m in sys.modules if m.startswith('localrag')]))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "1"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "1"
 
 
 def test_the_guides_python_examples_use_names_that_exist() -> None:

@@ -95,8 +95,8 @@ def imported(path: Path) -> frozenset[str]:
             names |= {
                 f if f.removeprefix("localrag.") in MODULES else str(node.module) for f in full
             }
-    ours = {name.removeprefix("localrag.") for name in names if name.startswith("localrag.")}
-    return MODULES & ours
+    modules = {name.removeprefix("localrag.") for name in names if name.startswith("localrag.")}
+    return MODULES & modules
 
 
 def circle(arrows: Mapping[str, Set[str]]) -> list[str]:
@@ -121,8 +121,8 @@ def drawing() -> str:
     arrows: dict[str, set[str]] = {}
     for path in FILES:
         if room := room_of(module_of(path)):
-            found = {box_of(other) for name in imported(path) if (other := room_of(name))}
-            arrows.setdefault(box_of(room), set()).update(found - {box_of(room)})
+            targets = {box_of(other) for name in imported(path) if (other := room_of(name))}
+            arrows.setdefault(box_of(room), set()).update(targets - {box_of(room)})
 
     def below(box: str) -> set[str]:
         return arrows[box].union(*map(below, arrows[box]))
@@ -197,13 +197,13 @@ BUILT_ON = {("rerankers.cross_encoder", "models.embeddings.sentence_transformers
 
 def test_the_factory_alone_names_implementations() -> None:
     assert IMPLEMENTATIONS <= MODULES
-    named = {
+    uses = {
         (module_of(path), name)
         for path in FILES
         for name in imported(path) & IMPLEMENTATIONS
         if module_of(path) != "factory"
     }
-    assert named == BUILT_ON
+    assert uses == BUILT_ON
 
 
 TELLING_BACKENDS_APART = {"library.backends.opening", "library.location"}
@@ -268,7 +268,7 @@ def named_nothing(path: Path) -> set[tuple[int, str]]:
 
 def test_variables_are_named_after_what_they_hold() -> None:
     outside = (path for path in FILES if path.relative_to(PACKAGE).parts[0] != "rag")
-    assert not {str(path): found for path in outside if (found := named_nothing(path))}
+    assert not {str(path): names for path in outside if (names := named_nothing(path))}
 
 
 def test_the_check_sees_variables_that_name_nothing(tmp_path: Path) -> None:
@@ -304,19 +304,19 @@ def _matches_a_marker(pattern: str) -> bool:
         compiled = re.compile(pattern, re.IGNORECASE)
     except re.error:  # a part of it is a name here
         return False
-    found, other = (
+    markers, other = (
         {match[0].strip() for match in compiled.finditer(text)} for text in ("a [1] b", "a {1} b")
     )
-    return "[1]" in found and "{1}" not in other
+    return "[1]" in markers and "{1}" not in other
 
 
 def test_one_place_matches_a_marker() -> None:
     """Answers are data (`Statement`); only what a model writes is read, in one room."""
     modules = PACKAGE.rglob("*.py")
-    found = {path.name for path in modules if any(map(_matches_a_marker, _patterns(path)))}
+    names = {path.name for path in modules if any(map(_matches_a_marker, _patterns(path)))}
     citations = PACKAGE / "rag" / "citations.py"
     # Its pattern has a part that is named, so that it is built here as it is there.
-    assert found <= {citations.name}
+    assert names <= {citations.name}
     assert citations.read_text(encoding="utf-8").count("\n_MARKER = re.compile(") == 1
     scripts = PACKAGE.rglob("static/*.js")
     own = [path for path in scripts if "vendor" not in path.parts]
@@ -328,7 +328,7 @@ def test_one_place_matches_a_marker() -> None:
 def test_the_check_sees_what_matches_a_marker(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text('import re\nA = re.compile(r"\\[(\\d+)\\]")\nB = re.sub(r"\\S+", "", "a")\n')
-    assert [_matches_a_marker(each) for each in _patterns(module)] == [True, False]
+    assert [_matches_a_marker(pattern) for pattern in _patterns(module)] == [True, False]
 
 
 def test_the_drawing_is_what_the_imports_say() -> None:

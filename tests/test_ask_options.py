@@ -44,8 +44,8 @@ class Helpful(ScriptedLLM):
         return weights / weights.sum()
 
     def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
-        read = "\n".join(message.content for message in messages)
-        chinese = CHINESE in read
+        prompt = "\n".join(message.content for message in messages)
+        chinese = CHINESE in prompt
         for piece in (
             ("云溪茶园在三月", "采摘春茶。") if chinese else ("It was opened ", "in 1907.")
         ):
@@ -65,9 +65,9 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     )
     add(library, document(GARDEN, source="garden.txt"), size=200)
     add(library, document(TEA, source="tea.txt"), size=200, language="zh")
-    opened = Engine(library, settings, embedder=EMBEDDER)
-    yield opened
-    opened.close()
+    new_engine = Engine(library, settings, embedder=EMBEDDER)
+    yield new_engine
+    new_engine.close()
 
 
 def asked(engine: Engine, question: str, options: AskOptions) -> tuple[Answer, list[Step]]:
@@ -80,11 +80,11 @@ def asked(engine: Engine, question: str, options: AskOptions) -> tuple[Answer, l
 
 
 def english(engine: Engine) -> None:
-    wanted = AskOptions(k=1, mode="standard", rerank="keyword", filter=Filter(path="*garden*"))
-    answer, steps = asked(engine, ENGLISH, wanted)
+    options = AskOptions(k=1, mode="standard", rerank="keyword", filter=Filter(path="*garden*"))
+    answer, steps = asked(engine, ENGLISH, options)
     assert answer.language == "en"
     assert "1907" in answer.text
-    assert [Path(found.source).name for found in answer.contexts] == ["garden.txt"]
+    assert [Path(context.source).name for context in answer.contexts] == ["garden.txt"]
     assert [step.kind for step in steps] == [
         *("filter", "retrieve", "rerank", "relevance", "write"),
         *("check citations", "check sentences"),
@@ -93,8 +93,8 @@ def english(engine: Engine) -> None:
 
 
 def chinese(engine: Engine) -> None:
-    wanted = AskOptions(k=2, mode="self-rag", strict=True)
-    answer, steps = asked(engine, CHINESE, wanted)
+    options = AskOptions(k=2, mode="self-rag", strict=True)
+    answer, steps = asked(engine, CHINESE, options)
     assert answer.language == "zh"
     assert "三月" in answer.text
     assert answer.metrics is not None
@@ -145,7 +145,7 @@ def test_an_empty_library_says_that_it_is_empty(
 
 
 def test_side_by_side(engine: Engine) -> None:
-    failed: list[BaseException] = []
+    errors: list[BaseException] = []
     ready = threading.Barrier(6)
 
     def caller(ask: object) -> None:
@@ -154,14 +154,14 @@ def test_side_by_side(engine: Engine) -> None:
             for _ in range(10):
                 ask(engine)  # type: ignore[operator]
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
 
     callers = [threading.Thread(target=caller, args=(ask,)) for ask in (english, chinese) * 3]
     for thread in callers:
         thread.start()
     for thread in callers:
         thread.join()
-    assert failed == []
+    assert errors == []
 
 
 def test_a_stream_that_is_closed_leaves_the_engine_usable(engine: Engine) -> None:
@@ -197,10 +197,10 @@ def test_what_cannot_be_asked_for_is_said(engine: Engine, options: AskOptions) -
 
 
 def test_an_answer_from_passages_that_somebody_else_found(engine: Engine) -> None:
-    found = engine.search(ENGLISH, AskOptions(k=1))
+    hits = engine.search(ENGLISH, AskOptions(k=1))
 
     def given(question: str, k: int) -> list[ScoredChunk]:
-        return found
+        return hits
 
     assert engine.answer_from(ENGLISH, given).grounded
 
@@ -214,10 +214,10 @@ def test_a_stop_ends_one_call_and_no_other(engine: Engine) -> None:
 
     model = engine.model
     engine._model = replace(model, view=view)
-    stopped, consent = threading.Event(), Consent()
-    asked(engine, ENGLISH, AskOptions(stopped=stopped, consent=consent, rerank="llm"))
+    stop, consent = threading.Event(), Consent()
+    asked(engine, ENGLISH, AskOptions(stopped=stop, consent=consent, rerank="llm"))
     assert calls
-    assert set(calls) == {(stopped, consent)}
+    assert set(calls) == {(stop, consent)}
     calls.clear()
     asked(engine, ENGLISH, AskOptions())
     assert set(calls) == {(None, None)}, "what it takes is counted by itself, and nothing stops it"
@@ -234,7 +234,9 @@ def test_an_answer_about_all_that_was_not_computed_says_that_it_may_be_incomplet
     monkeypatch.setattr("localrag.tables.answering.answered", answered)
     answer, _ = asked(engine, ENGLISH, AskOptions())
     assert ("may be incomplete" in answer.text) == told
-    assert [each.kind for each in answer.statements][-1] == ("notice" if told else "claim")
+    assert [statement.kind for statement in answer.statements][-1] == (
+        "notice" if told else "claim"
+    )
 
 
 def test_tables_can_be_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from choosing import SLOW, TESTS, above, concerned, starts_programs
 
 
 @cache
-def names(changed: str) -> set[str]:
-    return {path.relative_to(TESTS).as_posix() for path in concerned([changed])}
+def names(name: str) -> set[str]:
+    return {path.relative_to(TESTS).as_posix() for path in concerned([name])}
 
 
 def test_a_room_and_those_above_it() -> None:

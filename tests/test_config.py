@@ -111,10 +111,10 @@ def test_a_server_of_the_language_model_that_is_none(file: Path, given: str) -> 
 )
 def test_a_wrong_file_is_named_with_the_key(file: Path, text: str, named: str) -> None:
     file.write_text(text)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         load(file)
-    assert named in str(caught.value)
-    assert caught.value.exit_code == 2
+    assert named in str(error.value)
+    assert error.value.exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_a_wrong_setting_says_what_is_allowed_and_what_was_given(
     file: Path, text: str, said: str
 ) -> None:
     file.write_text(text)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         load(file)
-    assert said.replace("{file}", str(file)) in str(caught.value)
+    assert said.replace("{file}", str(file)) in str(error.value)
 
 
 def test_a_fault_of_another_kind_stays_in_the_words_of_msgspec() -> None:
@@ -149,9 +149,9 @@ def test_a_fault_of_another_kind_stays_in_the_words_of_msgspec() -> None:
         when: datetime.date
 
     table = {"when": "soon"}
-    with pytest.raises(msgspec.ValidationError) as caught:
+    with pytest.raises(msgspec.ValidationError) as error:
         msgspec.convert(table, Odd)
-    assert str(caught.value) in str(explain(caught.value, table, Odd, "x.toml"))
+    assert str(error.value) in str(explain(error.value, table, Odd, "x.toml"))
 
 
 def test_a_wrong_variable_is_named(file: Path) -> None:
@@ -170,10 +170,10 @@ def test_variables_count_together_whatever_their_order(file: Path) -> None:
 
 
 def test_only_the_wrong_variable_is_blamed(file: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         load(file, LOCALRAG_ANSWER_K="2", LOCALRAG_ANSWER_SEED="-1", LOCALRAG_LLM_THREADS="1")
-    assert "LOCALRAG_ANSWER_SEED" in str(caught.value)
-    assert "LOCALRAG_ANSWER_K" not in str(caught.value)
+    assert "LOCALRAG_ANSWER_SEED" in str(error.value)
+    assert "LOCALRAG_ANSWER_K" not in str(error.value)
 
 
 def test_bytes_that_are_no_text(file: Path) -> None:
@@ -264,8 +264,8 @@ def test_settings_of_earlier_versions_count_where_they_belong_now(file: Path) ->
     assert settings.answer.strict
     assert settings.answer.min_answerable_strict == 0.9
     assert not load(file, LOCALRAG_SELF_RAG_STRICT="false").answer.strict
-    given = given_settings({"LOCALRAG_CONFIG": str(file), "LOCALRAG_SELF_RAG_STRICT": "false"})
-    assert given["answer.strict"] == "LOCALRAG_SELF_RAG_STRICT"
+    sources = given_settings({"LOCALRAG_CONFIG": str(file), "LOCALRAG_SELF_RAG_STRICT": "false"})
+    assert sources["answer.strict"] == "LOCALRAG_SELF_RAG_STRICT"
     file.write_text(f"[answer]\nstrict = false\n{OLD}")
     assert not load(file).answer.strict
 
@@ -340,9 +340,9 @@ def test_a_list_is_written_as_one(file: Path, monkeypatch: pytest.MonkeyPatch) -
 )
 def test_wrong_settings_about_hosted_models(file: Path, text: str, said: str) -> None:
     file.write_text("[hosted]\n" + text)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         load(file)
-    assert said in str(caught.value)
+    assert said in str(error.value)
 
 
 ROOT = Path(__file__).parents[1]
@@ -362,11 +362,11 @@ def settings_of(kind: Any, prefix: str = "") -> set[str]:
     """The variables of all settings, of whatever kind a section is."""
     match kind:
         case msgspec.inspect.UnionType():
-            return {name for each in kind.types for name in settings_of(each, prefix)}
+            return {name for member in kind.types for name in settings_of(member, prefix)}
         case msgspec.inspect.StructType():
             own = {f"{prefix}_{kind.tag_field}".upper()} if kind.tag_field else set()
             return own.union(
-                *(settings_of(each.type, f"{prefix}_{each.name}") for each in kind.fields)
+                *(settings_of(field.type, f"{prefix}_{field.name}") for field in kind.fields)
             )
     return {prefix.upper()}
 
@@ -374,11 +374,15 @@ def settings_of(kind: Any, prefix: str = "") -> set[str]:
 def test_every_variable_that_is_named_anywhere_is_a_setting_or_set_apart(file: Path) -> None:
     """Else whoever sets one as the guide says could start nothing."""
     in_code = named_in("localrag", ".py", ".toml")
-    told = named_in("docs", ".md", ".yaml", ".service", "Dockerfile")
-    told |= {name for path in ROOT.glob("*.md") for name in NAMED.findall(path.read_text("utf-8"))}
-    known = settings_of(msgspec.inspect.type_info(Settings), "localrag")
-    assert {"LOCALRAG_LLM_KEY_FILE", "LOCALRAG_LLM_BACKEND", "LOCALRAG_ALLOW_NETWORK"} <= known
-    assert (in_code | told) - OF_CHILDREN - known == RESERVED_VARIABLES
-    given = dict.fromkeys(RESERVED_VARIABLES - {"LOCALRAG_CONFIG"}, "1")
-    assert load(file, **given) == Settings()
-    assert given_settings({"LOCALRAG_CONFIG": str(file)} | given) == {}
+    names = named_in("docs", ".md", ".yaml", ".service", "Dockerfile")
+    names |= {name for path in ROOT.glob("*.md") for name in NAMED.findall(path.read_text("utf-8"))}
+    settings_names = settings_of(msgspec.inspect.type_info(Settings), "localrag")
+    assert {
+        "LOCALRAG_LLM_KEY_FILE",
+        "LOCALRAG_LLM_BACKEND",
+        "LOCALRAG_ALLOW_NETWORK",
+    } <= settings_names
+    assert (in_code | names) - OF_CHILDREN - settings_names == RESERVED_VARIABLES
+    variables = dict.fromkeys(RESERVED_VARIABLES - {"LOCALRAG_CONFIG"}, "1")
+    assert load(file, **variables) == Settings()
+    assert given_settings({"LOCALRAG_CONFIG": str(file)} | variables) == {}

@@ -70,9 +70,9 @@ def process() -> Iterator[ParsingProcess]:
     missing = {"files", "system calls"} - confinement.in_force()
     if missing:
         pytest.skip("only where the kernel has Landlock and seccomp")
-    one = ParsingProcess(program=ATTACKING + PROGRAM)
-    yield one
-    one.close()
+    worker = ParsingProcess(program=ATTACKING + PROGRAM)
+    yield worker
+    worker.close()
 
 
 def attack(process: ParsingProcess, code: str, target: object = "") -> str:
@@ -271,8 +271,8 @@ def test_root_reads_packages_of_another_account(tmp_path: Path) -> None:
         "print(*[line.split()[1] for line in os.pread(status, 10_000, 0).decode().splitlines()\n"
         "        if line.startswith(('CapPrm', 'CapEff', 'CapInh', 'CapAmb'))])\n"
     )
-    done = processes.run(processes.python(program, str(package)), processes.PLAIN)
-    text, sets = done.stdout.decode().splitlines()
+    result = processes.run(processes.python(program, str(package)), processes.PLAIN)
+    text, sets = result.stdout.decode().splitlines()
     assert text == "there"
     assert [int(number, 16) for number in sets.split()] == [0, 4, 4, 0]  # CAP_DAC_READ_SEARCH
 
@@ -331,8 +331,8 @@ def test_numbers_are_those_of_the_kernel(machine: str) -> None:
     lists += [confinement._ABOUT_A_PROCESS, *confinement._BY_ORDER, confinement._CAPSET]
     names = []
     for call in ", ".join(lists).split(", "):
-        name, *both = call.split()
-        number = both[("x86_64", "aarch64").index(machine)]
+        name, *codes = call.split()
+        number = codes[("x86_64", "aarch64").index(machine)]
         names.append(name)
         if number == "-":
             assert name not in numbers
@@ -403,7 +403,7 @@ def test_a_folder_for_work_is_the_only_place_to_write(tmp_path: Path) -> None:
         "    except OSError:\n"
         "        print('refused')\n"
     )
-    done = processes.run(processes.python(program, str(work), str(other)), processes.PLAIN)
-    assert done.stdout.split() == [b"refused"] * 6
+    result = processes.run(processes.python(program, str(work), str(other)), processes.PLAIN)
+    assert result.stdout.split() == [b"refused"] * 6
     assert (work / "b").read_text() == "made"
     assert [path.name for path in other.iterdir()] == ["secret"]

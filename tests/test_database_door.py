@@ -84,17 +84,17 @@ def test_what_a_url_names(url: str, expected: Database) -> None:
     ],
 )
 def test_a_url_that_is_no_use(url: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=said) as error:
         read_url(url)
-    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    assert "hunter2" not in "".join(traceback.format_exception(error.value))
 
 
 def test_a_url_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for scheme in ("POSTGRESQL", "Postgres", "mysql", "postgresql+psycopg"):
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(UsageError) as error:
             location_of(f"{scheme}://me:hunter2@h/d#x")
-        assert "hunter2" not in str(caught.value)
+        assert "hunter2" not in str(error.value)
         with pytest.raises(UsageError):
             cli(["--library", f"{scheme}://me:hunter2@h/d#x", "status"], standalone_mode=False)
     assert not [*tmp_path.iterdir()]
@@ -110,27 +110,27 @@ def test_elsewhere_is_closed_until_both_settings_say_otherwise() -> None:
         Settings(database=hosts),
         Settings(allow_network=True, database=DatabaseSettings(("example.com",))),
     ):
-        found = reachable(database, settings)
-        assert isinstance(found, Database)
-        with pytest.raises(NetworkBlockedError, match=r"db\.example\.com"), door(found):
+        target = reachable(database, settings)
+        assert isinstance(target, Database)
+        with pytest.raises(NetworkBlockedError, match=r"db\.example\.com"), door(target):
             pass
-    allowed = reachable(database, Settings(allow_network=True, database=hosts))
-    assert isinstance(allowed, Database)
-    assert allowed.hosts == {"db.example.com"}
+    database_allowed = reachable(database, Settings(allow_network=True, database=hosts))
+    assert isinstance(database_allowed, Database)
+    assert database_allowed.hosts == {"db.example.com"}
 
 
 @pytest.fixture
 def named(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Names that resolve to these addresses."""
-    known: dict[str, str] = {}
+    addresses: dict[str, str] = {}
 
     def resolve(host: str, port: int, **_: object) -> list[object]:
-        if host not in known:
+        if host not in addresses:
             raise socket.gaierror(-2, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port))]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (addresses[host], port))]
 
     monkeypatch.setattr(databases.socket, "getaddrinfo", resolve)
-    return known
+    return addresses
 
 
 def test_elsewhere_means_its_own_address_with_a_checked_certificate(
@@ -180,10 +180,10 @@ def listening() -> Iterator[tuple[int, list[object]]]:
     came: list[object] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.05)
-        ended = threading.Event()
+        end = threading.Event()
 
         def accept() -> None:
-            while not ended.is_set():
+            while not end.is_set():
                 with suppress(TimeoutError):
                     connection, peer = server.accept()
                     came.append(peer)
@@ -192,7 +192,7 @@ def listening() -> Iterator[tuple[int, list[object]]]:
         thread = threading.Thread(target=accept)
         thread.start()
         yield server.getsockname()[1], came
-        ended.set()
+        end.set()
         thread.join()
 
 
@@ -233,13 +233,13 @@ def test_nobody_waits_while_another_connects(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PGHOST", "127.0.0.1")
     monkeypatch.delenv("PGPORT", raising=False)
     inside, leave = threading.Event(), threading.Event()
-    seen: list[set[str]] = []
+    names_seen: list[set[str]] = []
 
     def connect() -> None:
         with door(place):
             inside.set()
             leave.wait(120)
-            seen.append(os.environ.keys() & names)
+            names_seen.append(os.environ.keys() & names)
 
     first = threading.Thread(target=connect)
     first.start()
@@ -252,7 +252,7 @@ def test_nobody_waits_while_another_connects(monkeypatch: pytest.MonkeyPatch) ->
     leave.set()
     first.join()
     second.join()
-    assert seen == [set(), set()]
+    assert names_seen == [set(), set()]
     assert {name: os.environ[name] for name in names} == {"PGHOST": "127.0.0.1", "PGPORT": "7"}
 
 
@@ -281,12 +281,12 @@ def test_a_server_that_is_not_there_is_said_once() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with pytest.raises(LibraryError, match="cannot be reached") as caught:
+    with pytest.raises(LibraryError, match="cannot be reached") as error:
         open_backend(read_url(f"postgresql://localhost:{port}/d#x"))
-    said = str(caught.value)
-    assert said.count("onnection refused") <= 1
-    assert "\n" not in said
-    assert ".." not in said
+    message = str(error.value)
+    assert message.count("onnection refused") <= 1
+    assert "\n" not in message
+    assert ".." not in message
 
 
 @pytest.mark.parametrize(
@@ -326,15 +326,15 @@ print(passed)
 
 
 def test_the_guard_hears_of_each_connection(postgres: str) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", GUARDED, f"{postgres}#nowhere"],
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("unix:" if "host=" in postgres else "127.0.0.1")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("unix:" if "host=" in postgres else "127.0.0.1")
 
 
 # TLS: a server that does no more than to shake hands, and writes down what it is told after that.
@@ -379,28 +379,28 @@ def certificates(folder: Path, name: str) -> tuple[Path, Path]:
 @contextmanager
 def handshaking(served: Path | None) -> Iterator[tuple[int, list[bytes]]]:
     """A server that offers TLS, or none where there is no certificate; what came after that."""
-    heard: list[bytes] = []
+    data: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             with suppress(OSError):
                 connection, _ = server.accept()
-                with ExitStack() as held:
-                    held.enter_context(connection)
+                with ExitStack() as stack:
+                    stack.enter_context(connection)
                     connection.recv(8)  # SSLRequest
                     connection.sendall(b"S" if served else b"N")
                     if served is not None:
                         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                         context.load_cert_chain(served)
                         connection = context.wrap_socket(connection, server_side=True)
-                        held.enter_context(connection)
-                    heard.append(connection.recv(1000))
+                        stack.enter_context(connection)
+                    data.append(connection.recv(1000))
                     words = b"SFATAL\0C28000\0Mnobody enters\0\0"
                     connection.sendall(b"E" + struct.pack("!i", 4 + len(words)) + words)
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield server.getsockname()[1], heard
+        yield server.getsockname()[1], data
         server.close()
         thread.join()
 
@@ -420,16 +420,16 @@ def test_nothing_is_said_to_a_server_without_its_certificate(
     monkeypatch.setattr(databases, "_addresses", lambda _: ["127.0.0.1"])
     monkeypatch.setenv("PGSSLMODE", "disable")
     monkeypatch.setenv("PGSSLROOTCERT", str(tmp_path / "ca.crt"))
-    with handshaking(None if how == "no TLS" else served) as (port, heard):
+    with handshaking(None if how == "no TLS" else served) as (port, data):
         url = f"postgresql://u@db.example.com:{port}/d?sslrootcert={trusted}#x"
-        with pytest.raises(LocalragError) as caught:
+        with pytest.raises(LocalragError) as error:
             open_backend(read_url(url).allowed(["db.example.com"], None))
     if how == "right":
-        assert "nobody enters" in str(caught.value)
-        assert b"application_name" in heard[0]
+        assert "nobody enters" in str(error.value)
+        assert b"application_name" in data[0]
     else:
-        assert "cannot be reached" in str(caught.value)
-        assert not any(heard)
+        assert "cannot be reached" in str(error.value)
+        assert not any(data)
 
 
 @pytest.mark.parametrize("kept", ["environment", "file"])
@@ -448,7 +448,7 @@ def test_a_server_that_does_not_prove_that_it_knows_the_password_is_told_nothing
         monkeypatch.setenv("PGPASSWORD", "open-sesame")
     else:
         monkeypatch.setenv("PGPASSFILE", str(passwords))
-    heard = bytearray()
+    data = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -460,16 +460,16 @@ def test_a_server_that_does_not_prove_that_it_knows_the_password_is_told_nothing
                     connection.recv(1000)
                     salt = b"salt" if method == 5 else b""
                     connection.sendall(b"R" + struct.pack("!ii", 8 + len(salt), method) + salt)
-                    heard.extend(connection.recv(1000))
+                    data.extend(connection.recv(1000))
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(LocalragError, match="cannot be reached") as refused:
+        with pytest.raises(LocalragError, match="cannot be reached") as error:
             open_backend(read_url(f"postgresql://u@127.0.0.1:{server.getsockname()[1]}/d#x"))
         server.close()
         thread.join()
-    assert not heard
-    assert "another program may be in its place" in str(refused.value)
+    assert not data
+    assert "another program may be in its place" in str(error.value)
 
 
 def test_a_server_that_knows_the_account_otherwise_is_asked_for_nothing(

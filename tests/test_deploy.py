@@ -41,42 +41,40 @@ VARIABLES = {"LOCALRAG_LIBRARY", "LOCALRAG_MODELS", "LOCALRAG_CONFIG"}
 def fenced(page: str, kind: str) -> list[str]:
     text = (DEPLOY / page).read_text("utf-8")
     return [
-        body
-        for each, body in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.S | re.M)
-        if each == kind
+        body for tag, body in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.S | re.M) if tag == kind
     ]
 
 
 def run(*command: str | Path, **options: Any) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout + result.stderr
 
 
 # -- commands -------------------------------------------------------------------------
 
 
 def compose() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
-    return found
+    record: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    return record
 
 
 def unit() -> dict[str, list[str]]:
     """The values of the unit's settings, all sections together."""
-    found: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     for line in (DEPLOY / "localrag.service").read_text("utf-8").splitlines():
         if line and not line.startswith(("#", "[")):
             name, equals, value = line.partition("=")
             assert equals, line
-            found.setdefault(name, []).append(value)
-    return found
+            options.setdefault(name, []).append(value)
+    return options
 
 
 def commands() -> list[list[str]]:
     """What the containers and the unit run; `test_docs` has the commands of the pages."""
     services = compose()["services"].values()
-    given = [service["command"] for service in services if service.get("image") == "localrag"]
-    return [*given, shlex.split(unit()["ExecStart"][0])[1:]]
+    arguments = [service["command"] for service in services if service.get("image") == "localrag"]
+    return [*arguments, shlex.split(unit()["ExecStart"][0])[1:]]
 
 
 def test_commands_and_their_options_are_there() -> None:
@@ -92,7 +90,7 @@ def test_both_languages_show_the_same() -> None:
         assert english
 
     def bare(page: str) -> list[str]:
-        return [re.sub(r"\s+#.*", "", one) for one in "".join(fenced(page, "text")).splitlines()]
+        return [re.sub(r"\s+#.*", "", line) for line in "".join(fenced(page, "text")).splitlines()]
 
     assert bare(PAGES[0]) == bare(PAGES[1])
 
@@ -102,19 +100,19 @@ def test_what_is_installed_is_locked() -> None:
     text = (DEPLOY.parents[1] / "scripts" / "environment.py").read_text("utf-8")
     index = re.search(r'^TORCH_CPU_INDEX = "(.*)"', text, re.M)
     assert index
-    wanted = {"torch-cpu", "binding", "run", "postgres"}
+    lock_names = {"torch-cpu", "binding", "run", "postgres"}
     for name in ("Dockerfile", *PAGES):
         whole = re.sub(r"\\\n\s*", "", (DEPLOY / name).read_text("utf-8"))
         steps = re.findall(r"\bpip (?:install|wheel) .*?(?=&&|$)", whole, re.M)
         locks = [re.findall(r"-r \S*locks/([\w-]+)\.txt", step) for step in steps]
-        assert wanted <= {lock for names in locks for lock in names}, name
+        assert lock_names <= {lock for names in locks for lock in names}, name
         for step, names in zip(steps, locks, strict=True):
             own = step.rstrip().endswith("../..") and "--no-build-isolation" in step
             assert "--no-deps" in step, step
             assert ("--require-hashes" in step) if names else ("--no-index" in step or own), step
             assert (f"--index-url {index[1]}" in step) == ("torch-cpu" in names), step
     locks_there = {path.stem for path in (DEPLOY.parents[1] / "scripts" / "locks").glob("*.txt")}
-    assert wanted <= locks_there
+    assert lock_names <= locks_there
 
 
 # -- the compose file -----------------------------------------------------------------
@@ -130,51 +128,60 @@ SERVICE_KEYS = {
 def test_every_service_is_closed_in() -> None:
     whole = compose()
     assert set(whole) <= {"name", "services", "networks", "volumes", "secrets", "x-node"}
-    for name, one in whole["services"].items():
-        assert set(one) <= SERVICE_KEYS, name
-        assert one["read_only"] is True
-        assert one["cap_drop"] == ["ALL"]
-        assert "no-new-privileges:true" in one["security_opt"]
-        assert one["mem_limit"]
+    for name, service in whole["services"].items():
+        assert set(service) <= SERVICE_KEYS, name
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert "no-new-privileges:true" in service["security_opt"]
+        assert service["mem_limit"]
         # Only the balancer is on a network that leads outside, and is on no other.
-        assert one["networks"] == (["outside"] if name == "balancer" else ["inside"])
-        assert ("ports" in one) == (name == "balancer")
-        assert "user" in one or name == "database"  # which becomes its own by itself
+        assert service["networks"] == (["outside"] if name == "balancer" else ["inside"])
+        assert ("ports" in service) == (name == "balancer")
+        assert "user" in service or name == "database"  # which becomes its own by itself
     assert whole["networks"]["inside"] == {"internal": True}
 
 
 def test_what_a_service_uses_is_declared_and_nothing_else_is() -> None:
     whole = compose()
-    secrets = {each for one in whole["services"].values() for each in one.get("secrets", ())}
+    secrets = {
+        credential
+        for definition in whole["services"].values()
+        for credential in definition.get("secrets", ())
+    }
     assert secrets == set(whole["secrets"])
-    mounts = [each for one in whole["services"].values() for each in one.get("volumes", ())]
-    named = {each.partition(":")[0] for each in mounts if not each.startswith(".")}
-    assert named == set(whole["volumes"])
-    for each in mounts:
-        if each.startswith("."):
-            path = each.split(":")[0]
-            assert each.endswith(":ro")
+    mounts = [
+        volume
+        for definition in whole["services"].values()
+        for volume in definition.get("volumes", ())
+    ]
+    names = {volume.partition(":")[0] for volume in mounts if not volume.startswith(".")}
+    assert names == set(whole["volumes"])
+    for mount in mounts:
+        if mount.startswith("."):
+            path = mount.split(":")[0]
+            assert mount.endswith(":ro")
             assert (DEPLOY / path).exists() or path in ("./models", "./documents")
-    for one in whole["services"].values():
-        for value in one.get("environment", {}).values():
+    for service in whole["services"].values():
+        for value in service.get("environment", {}).values():
             for path in re.findall(r"/run/secrets/(\w+)", value):
-                assert path in one["secrets"]
+                assert path in service["secrets"]
         assert all(
-            not re.search("PASSWORD$|KEY$|TOKEN$", each) for each in one.get("environment", ())
+            not re.search("PASSWORD$|KEY$|TOKEN$", variable)
+            for variable in service.get("environment", ())
         )
-    made = "\n".join(fenced("README.md", "sh"))
+    text = "\n".join(fenced("README.md", "sh"))
     for secret in whole["secrets"].values():
         name = Path(secret["file"]).name
-        assert name in made or name.startswith("balancer"), name
+        assert name in text or name.startswith("balancer"), name
 
 
 def settings_of(environment: Mapping[str, str]) -> Any:
-    given = {
+    variables = {
         name: value
         for name, value in environment.items()
         if name.startswith("LOCALRAG_") and name not in VARIABLES
     }
-    return load_settings(environment={"LOCALRAG_CONFIG": os.devnull} | given)
+    return load_settings(environment={"LOCALRAG_CONFIG": os.devnull} | variables)
 
 
 @pytest.mark.parametrize("node", ["node-a", "node-b", "admin"])
@@ -209,7 +216,7 @@ def test_the_settings_file_of_the_pages_means_the_same(tmp_path: Path) -> None:
 
 def test_what_models_take_at_once_suffices_for_all_nodes() -> None:
     services = compose()["services"]
-    nodes = [one for one in services.values() if "--socket" in one.get("command", ())]
+    nodes = [service for service in services.values() if "--socket" in service.get("command", ())]
     for model in (services["model-a"], services["model-b"]):
         words = model["command"]
         slots = int(words[words.index("--parallel") + 1])
@@ -223,13 +230,13 @@ def test_what_models_take_at_once_suffices_for_all_nodes() -> None:
 
 
 def test_the_unit_closes_in_what_it_runs() -> None:
-    found = unit()
-    assert found["ProtectSystem"] == ["strict"]
-    assert found["IPAddressDeny"] == ["any"]
-    assert found["CapabilityBoundingSet"] == [""]
-    assert found["IPAddressAllow"][0] == "localhost"
-    credentials = {each.partition(":")[0] for each in found["LoadCredential"]}
-    environment = " ".join(found["Environment"])
+    options = unit()
+    assert options["ProtectSystem"] == ["strict"]
+    assert options["IPAddressDeny"] == ["any"]
+    assert options["CapabilityBoundingSet"] == [""]
+    assert options["IPAddressAllow"][0] == "localhost"
+    credentials = {credential.partition(":")[0] for credential in options["LoadCredential"]}
+    environment = " ".join(options["Environment"])
     assert credentials == set(re.findall(r"%d/([\w-]+)", environment))
     assert not re.search("PASSWORD|TOKEN", environment)
     assert "PGPASSFILE=%d/pgpass" in environment
@@ -251,9 +258,9 @@ def test_systemd_reads_the_unit(tmp_path: Path) -> None:
 def on_loopback(folder: Path, port: int, nodes: Mapping[str, str]) -> Path:
     """The balancer's configuration with other places in it."""
     text = (DEPLOY / "nginx.conf").read_text("utf-8")
-    for there, here in nodes.items():
-        assert there in text
-        text = text.replace(there, here)
+    for address, local_address in nodes.items():
+        assert address in text
+        text = text.replace(address, local_address)
     text = text.replace("/tmp/", f"{folder}/").replace("/run/secrets", str(folder))
     path = folder / "nginx.conf"
     path.write_text(text.replace("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"))
@@ -266,11 +273,11 @@ def test_nginx_reads_its_configuration(tmp_path: Path) -> None:
     assert bare.count("{") == bare.count("}")
     for line in filter(None, map(str.strip, bare.splitlines())):
         assert line.endswith((";", "{", "}")), line
-    for needed in ("proxy_buffering off;", "proxy_set_header Host $http_host;"):
-        assert needed in bare
-    named = set(re.findall(r"unix:(/run/[\w-]+)/node\.sock", bare))
+    for directive in ("proxy_buffering off;", "proxy_set_header Host $http_host;"):
+        assert directive in bare
+    sockets = set(re.findall(r"unix:(/run/[\w-]+)/node\.sock", bare))
     mounts = compose()["services"]["balancer"]["volumes"]
-    assert named == {each.split(":")[1] for each in mounts if each.startswith("socket")}
+    assert sockets == {mount.split(":")[1] for mount in mounts if mount.startswith("socket")}
     programs = [shutil.which("nginx"), shutil.which("openssl")]
     if None in programs:
         pytest.skip("only where nginx is installed")
@@ -299,8 +306,10 @@ def certificate(folder: Path, name: str, key: str) -> None:
 
 def test_the_balancer_is_called_as_nodes_are_told() -> None:
     (name,) = re.findall(r"server_name ([\w.]+);", (DEPLOY / "nginx.conf").read_text())
-    told = [words[words.index("--behind-proxy") + 1] for words in commands() if "--socket" in words]
-    assert told == [f"https://{name}"] * 3  # two containers and the unit
+    addresses = [
+        words[words.index("--behind-proxy") + 1] for words in commands() if "--socket" in words
+    ]
+    assert addresses == [f"https://{name}"] * 3  # two containers and the unit
     assert Access("t" * 16, 8765, proxy=f"https://{name}").serves(name)
 
 
@@ -312,9 +321,9 @@ def vouched_for(secrets: Path, name: str) -> None:
     trusting = ssl.create_default_context(cafile=secrets / "ca.crt")
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(secrets / "database.crt", secrets / "database.key")
-    there, here = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = trusting.wrap_bio(here, there, server_hostname=name)
-    server = serving.wrap_bio(there, here, server_side=True)
+    outgoing, incoming = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(incoming, outgoing, server_hostname=name)
+    server = serving.wrap_bio(outgoing, incoming, server_side=True)
     waiting = [client, server]
     while waiting:
         side = waiting.pop(0)
@@ -333,7 +342,7 @@ def test_secrets_roles_and_log_in_are_as_the_page_says(
         pytest.skip("only where OpenSSL and a shell are installed")
     for name in [name for name in os.environ if name.startswith("PG")]:
         monkeypatch.delenv(name)
-    (block,) = [one for one in fenced("README.md", "sh") if "openssl" in one]
+    (block,) = [code for code in fenced("README.md", "sh") if "openssl" in code]
     run("/bin/sh", "-e", "-c", block, cwd=tmp_path)
     secrets = tmp_path / "secrets"
     assert (secrets.stat().st_mode & 0o777) == 0o700
@@ -372,7 +381,7 @@ def test_secrets_roles_and_log_in_are_as_the_page_says(
         pgpass.write_text(pgpass.read_text().replace(":5432:", f":{place.port}:"))
 
         def connect(**changes: str) -> Any:
-            given = {
+            parameters = {
                 "host": "database",
                 "hostaddr": "127.0.0.1",
                 "port": str(place.port),
@@ -381,13 +390,13 @@ def test_secrets_roles_and_log_in_are_as_the_page_says(
                 "passfile": str(pgpass),
                 **tls,
             }
-            return psycopg.connect(**(given | changes), connect_timeout=5)
+            return psycopg.connect(**(parameters | changes), connect_timeout=5)
 
         with connect() as node, connect(user="docs_owner") as owner_:
             assert node.info.user == "docs_node"
             assert owner_.execute("SELECT has_database_privilege('docs', 'CREATE')").fetchone()[0]
-            asked = "SELECT pg_has_role('localrag_member', 'MEMBER'), rolsuper FROM pg_roles "
-            row = node.execute(asked + "WHERE rolname = current_user").fetchone()
+            query = "SELECT pg_has_role('localrag_member', 'MEMBER'), rolsuper FROM pg_roles "
+            row = node.execute(query + "WHERE rolname = current_user").fetchone()
             assert row == (True, False)
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 node.execute("CREATE SCHEMA localrag")
@@ -423,10 +432,10 @@ WORD_BY_WORD: list[bool] = []
 
 def model(exchange: Exchange) -> None:
     """A language model that writes on once its first words have been heard."""
-    asked = exchange.heard.json
-    if choices := allowed_answers(asked):
+    body = exchange.heard.json
+    if choices := allowed_answers(body):
         reply(json.dumps({"answer": choices[0]}))(exchange)
-    elif asked.get("stream"):
+    elif body.get("stream"):
         exchange.begin(Content_Type="text/event-stream", Transfer_Encoding="chunked")
         for number, part in enumerate((*map(delta, ANSWER), DONE, b"")):
             if number == len(ANSWER) // 2:
@@ -472,43 +481,43 @@ def test_two_nodes(postgres: str, tmp_path: Path) -> None:
 
     def environment(node: str) -> dict[str, str]:
         own = {f"XDG_{kind}_HOME": str(places[node] / kind) for kind in ("CACHE", "STATE", "DATA")}
-        given = {
+        variables = {
             "LOCALRAG_LIBRARY": f"{postgres}#{tmp_path.name}",
             "LOCALRAG_CONFIG": str(tmp_path / "none.toml"),
             "LOCALRAG_TOKEN": TOKEN,
             "LOCALRAG_LLM_BACKEND": "openai",
-            "LOCALRAG_LLM_BASE_URL": json.dumps([f"{one.url}/v1" for one in models]),
+            "LOCALRAG_LLM_BASE_URL": json.dumps([f"{entry.url}/v1" for entry in models]),
             "LOCALRAG_LLM_CALLS": "2",
             "PYTHONPATH": str(Path(__file__).parent),
         }
-        return os.environ | own | given
+        return os.environ | own | variables
 
     def command(*words: str) -> list[str]:
         return [sys.executable, "-c", PROGRAM, *words]
 
-    with ExitStack() as held:
-        models = [held.enter_context(serving(model)) for _ in range(2)]
+    with ExitStack() as stack:
+        models = [stack.enter_context(serving(model)) for _ in range(2)]
         (tmp_path / "harbour.txt").write_text("The old harbour was opened in 1907 by the sea.\n")
         run(*command("add", str(tmp_path / "harbour.txt")), env=environment("admin"))
         ports = {"a": free_port(), "b": free_port()}
         nodes, ways = {}, {}
         for node, port in ports.items():
             words = ("serve", "--port", str(port), "--behind-proxy", f"https://{NAME}")
-            nodes[node] = held.enter_context(started(command(*words), environment(node)))
-            known = {"authorization": f"Bearer {TOKEN}", "host": NAME}
+            nodes[node] = stack.enter_context(started(command(*words), environment(node)))
+            fields = {"authorization": f"Bearer {TOKEN}", "host": NAME}
             http = httpx.Client(
-                base_url=f"http://127.0.0.1:{port}", headers=known, timeout=60, trust_env=False
+                base_url=f"http://127.0.0.1:{port}", headers=fields, timeout=60, trust_env=False
             )
-            ways[node] = held.enter_context(http)
+            ways[node] = stack.enter_context(http)
         for http in ways.values():
             until_it_answers(http, "/healthz")
         if nginx is not None:
-            ways["balancer"] = held.enter_context(balanced(nginx, tmp_path, ports))
+            ways["balancer"] = stack.enter_context(balanced(nginx, tmp_path, ports))
 
         def search(http: httpx.Client) -> Any:
-            found = http.post("/api/search", json={"question": "harbour by the sea"})
-            assert found.status_code == 200, found.text
-            return found.json()["passages"]
+            response = http.post("/api/search", json={"question": "harbour by the sea"})
+            assert response.status_code == 200, response.text
+            return response.json()["passages"]
 
         def ask(http: httpx.Client) -> str:
             """The answer, which comes word by word and not at its end."""
@@ -530,7 +539,7 @@ def test_two_nodes(postgres: str, tmp_path: Path) -> None:
         for http in ways.values():
             assert search(http) == first
             assert "opened in 1907" in ask(http)
-        assert all(one.requests for one in models)
+        assert all(entry.requests for entry in models)
 
         models[0].respond = error(503, "it is gone")
         nodes["a"].kill()
@@ -548,13 +557,15 @@ def balanced(nginx: str, folder: Path, ports: Mapping[str, int]) -> Iterator[htt
     folder.mkdir()
     certificate(folder, "balancer_certificate", "balancer_key")
     port = free_port()
-    nodes = {f"unix:/run/node-{node}/node.sock": f"127.0.0.1:{one}" for node, one in ports.items()}
+    nodes = {
+        f"unix:/run/node-{node}/node.sock": f"127.0.0.1:{number}" for node, number in ports.items()
+    }
     words = [nginx, "-p", str(folder), "-c", str(on_loopback(folder, port, nodes))]
     with started([*words, "-g", "daemon off;"], os.environ):
         trusting = ssl.create_default_context(cafile=folder / "balancer_certificate")
-        known = {"authorization": f"Bearer {TOKEN}", "host": NAME}
+        fields = {"authorization": f"Bearer {TOKEN}", "host": NAME}
         with httpx.Client(
-            base_url=f"https://127.0.0.1:{port}", headers=known, verify=trusting, timeout=60,
+            base_url=f"https://127.0.0.1:{port}", headers=fields, verify=trusting, timeout=60,
             trust_env=False, transport=Called(NAME, trusting),
         ) as http:  # fmt: skip
             until_it_answers(http, "/healthz")

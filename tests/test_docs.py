@@ -108,27 +108,27 @@ def test_nobody_is_told_to_install_a_package_by_our_name() -> None:
     files = [ROOT / page for page in PAGES if page not in DATED]
     for folder in ("localrag", "docs", "scripts"):
         files += [path for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
-    told = []
+    faults = []
     for path in filter(Path.is_file, files):
         text = path.read_text("utf-8")
         if path.suffix == ".py":  # a message goes on in the next literal: "pip install " "localrag"
             text = re.sub(r"\"\n\s*f?\"", "", text)
-        told += [f"{path.relative_to(ROOT)}: {hit[0]}" for hit in INSTALLS_BY_NAME.finditer(text)]
-    assert not told
+        faults += [f"{path.relative_to(ROOT)}: {hit[0]}" for hit in INSTALLS_BY_NAME.finditer(text)]
+    assert not faults
 
 
 def test_nothing_is_left_to_be_filled_in() -> None:
     """Such as MORE_A, as a cell of a table or in place of a row."""
-    left = []
+    faults = []
     for page in PAGES:
         text = re.sub(r"^ *```.*?^ *```$", "", (ROOT / page).read_text("utf-8"), flags=re.S | re.M)
         cells = (cell.strip() for line in text.splitlines() for cell in line.split("|"))
-        left += [
+        faults += [
             f"{page}: {cell}"
             for cell in cells
             if re.fullmatch(r"[A-Z]+(?:_[A-Z]+)+|TODO|TBD", cell)
         ]
-    assert not left
+    assert not faults
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
@@ -156,11 +156,11 @@ def test_every_command_that_is_given_can_be_run() -> None:
     places = [ROOT / page for page in PAGES if page not in DATED]
     for folder in ("benchmarks", "scripts"):
         places += (ROOT / folder).rglob("*.py")
-    given = [(path, command) for path in places for command in commands(path)]
-    assert len(given) > 200
+    examples = [(path, command) for path in places for command in commands(path)]
+    assert len(examples) > 200
     faults = [
         f"{path.relative_to(ROOT)}: {command}: {fault}"
-        for path, command in given
+        for path, command in examples
         if (fault := fault_of(command))
     ]
     assert not faults, "\n".join(faults)

@@ -49,21 +49,21 @@ def need_strace() -> None:
 
 
 def test_a_few_kills_lose_nothing() -> None:
-    done = run("kill_test.py", "--kills", "4", "--seed", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4/4" in done.stdout
+    result = run("kill_test.py", "--kills", "4", "--seed", "2")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "4/4" in result.stdout
 
 
 @pytest.mark.parametrize("what", ["add", "remove", "rebuild", "pull"])
 def test_faults_at_a_few_writes(what: str) -> None:
     need_strace()
-    done = run("fault_test.py", "--only", what, "--every", "80" if what != "pull" else "8")
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = run("fault_test.py", "--only", what, "--every", "80" if what != "pull" else "8")
+    assert result.returncode == 0, result.stdout + result.stderr
     for fault in ("full disk", "read-only"):
-        assert f"{what}, {fault} at 1: " in done.stdout
+        assert f"{what}, {fault} at 1: " in result.stdout
     for fault in ("failing disk", "kill"):
         for call in ("write", "rename", "fsync"):
-            assert f"{what}, {fault} at {call} 1: " in done.stdout
+            assert f"{what}, {fault} at {call} 1: " in result.stdout
 
 
 def test_what_is_lost_is_said(durability: ModuleType, tmp_path: Path) -> None:
@@ -113,14 +113,14 @@ inet_pton(AF_INET6, "::1", &sin6_addr), sin6_scope_id=0}, 28) = 0
 
 
 def test_addresses_are_told_apart(tracing: ModuleType) -> None:
-    seen = tracing.examine(STRACE)
-    assert dict(seen.counts) == {
+    report = tracing.examine(STRACE)
+    assert dict(report.counts) == {
         "unix": 1,
         "loopback": 2,
         "in a namespace": 1,
         "kept for examples": 1,
     }
-    assert dict(seen.outside) == {"127.0.0.53 port 53": 1, "9.9.9.9 port 443": 1}
+    assert dict(report.outside) == {"127.0.0.53 port 53": 1, "9.9.9.9 port 443": 1}
 
 
 def test_a_test_that_reaches_out_is_traced(tracing: ModuleType, tmp_path: Path) -> None:
@@ -133,6 +133,6 @@ def test_a_test_that_reaches_out_is_traced(tracing: ModuleType, tmp_path: Path) 
         "        one.connect(('127.0.0.1', 53))\n",
         encoding="utf-8",
     )
-    seen, last = tracing.trace(str(leak), tmp_path)
+    report, last = tracing.trace(str(leak), tmp_path)
     assert "1 passed" in last
-    assert dict(seen.outside) == {"127.0.0.1 port 53": 1}
+    assert dict(report.outside) == {"127.0.0.1 port 53": 1}

@@ -86,9 +86,9 @@ def test_a_file_of_ones_own_is_opened_over_no_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(target)
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe"):
-        for opened in (files.append_file, files.overwrite_file):
+        for opener in (files.append_file, files.overwrite_file):
             with pytest.raises(files.NotPlainError):
-                opened(tmp_path / name)
+                opener(tmp_path / name)
     assert target.read_bytes() == b"mine"
     for content in (b"long", b"x"):
         with files.overwrite_file(tmp_path / "own") as file:
@@ -101,15 +101,15 @@ def test_a_file_of_ones_own_is_opened_over_no_link(tmp_path: Path) -> None:
 
 @posix
 def test_what_the_user_keeps_is_replaced_where_it_lies_with_its_mode(tmp_path: Path) -> None:
-    kept = tmp_path / "dotfiles" / "config"
-    kept.parent.mkdir()
-    kept.write_text("old")
-    kept.chmod(0o640)
-    (tmp_path / "config").symlink_to(kept)
+    config = tmp_path / "dotfiles" / "config"
+    config.parent.mkdir()
+    config.write_text("old")
+    config.chmod(0o640)
+    (tmp_path / "config").symlink_to(config)
     files.rewrite(tmp_path / "config", "new")
     files.rewrite(tmp_path / "fresh", "new")
     assert (tmp_path / "config").is_symlink()
-    assert (kept.read_text(), mode(kept)) == ("new", 0o640)
+    assert (config.read_text(), mode(config)) == ("new", 0o640)
     assert mode(tmp_path / "fresh") == 0o600
 
 
@@ -180,11 +180,11 @@ def test_a_scratch_folder_is_swept_when_its_process_was_killed(
         "    (folder / 'text').write_text('secret')\n    os._exit(9)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
-    left = [path for path in tmp_path.iterdir() if path.is_dir()]
-    assert len(left) == 1
-    with files.scratch_folder() as mine, files.scratch_folder() as other:
-        assert not left[0].exists()
-        assert mine.is_dir()
+    folders = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(folders) == 1
+    with files.scratch_folder() as own_folder, files.scratch_folder() as other:
+        assert not folders[0].exists()
+        assert own_folder.is_dir()
         assert other.is_dir()
     assert list(tmp_path.iterdir()) == []
 
@@ -195,15 +195,15 @@ def test_a_new_file_is_there_whole_or_not_at_all(
 ) -> None:
     if not unnamed:
         monkeypatch.setattr(files, "_written_unnamed", lambda *_: False)
-    seen: list[list[str]] = []
+    listings: list[list[str]] = []
 
     def write(file: object) -> None:
-        seen.append([path.name for path in tmp_path.iterdir()])
+        listings.append([path.name for path in tmp_path.iterdir()])
         file.write(b"x")  # type: ignore[attr-defined]
 
     files.new_file(tmp_path / "new", write)
     assert (tmp_path / "new").read_bytes() == b"x"
-    assert "new" not in seen[0]
+    assert "new" not in listings[0]
     if os.name != "nt":
         assert mode(tmp_path / "new") == 0o600
     (tmp_path / "there").write_bytes(b"mine")
@@ -222,8 +222,8 @@ def test_a_part_that_a_kill_left_goes_and_others_stay(
     for name in ("new.01234567.part", "new.part", "newer.01234567.part", "new.0123456.part"):
         (tmp_path / name).write_bytes(b"left")
     files.new_file(tmp_path / "new", lambda file: file.write(b"x"))
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["new", "new.0123456.part", "new.part", "newer.01234567.part"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["new", "new.0123456.part", "new.part", "newer.01234567.part"]
 
 
 def test_a_name_as_long_as_may_be(tmp_path: Path) -> None:

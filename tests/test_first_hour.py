@@ -33,8 +33,8 @@ def test_a_typed_program_passes_strict_checks_against_the_package(tmp_path: Path
     caller = tmp_path / "caller.py"
     caller.write_text(CALLER, encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), caller.name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_the_wheel_says_that_it_is_typed_and_takes_the_documents_along() -> None:
@@ -123,9 +123,9 @@ def test_models_that_a_test_does_not_name_are_not_given_to_it(tmp_path: Path) ->
         'def test_not_named(models_dir): models_dir("named")\n'
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "1 failed, 1 skipped" in done.stdout, done.stdout + done.stderr
-    assert re.search(r'mark it: @pytest\.mark\.models\("named"\)', done.stdout)
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 failed, 1 skipped" in result.stdout, result.stdout + result.stderr
+    assert re.search(r'mark it: @pytest\.mark\.models\("named"\)', result.stdout)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -143,14 +143,18 @@ def test_what_is_skipped_without_need_fails_in_ci(
     def run() -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    done = run()
-    assert (done.returncode, "1 skipped" in done.stdout) == (0, True), done.stdout + done.stderr
+    result = run()
+    assert (result.returncode, "1 skipped" in result.stdout) == (0, True), (
+        result.stdout + result.stderr
+    )
     (tmp_path / "test_refused.py").write_text(
         'import pytest\ndef test_refused(): pytest.skip("no model")\n'
     )
-    done = run()
-    assert (done.returncode, "2 skipped" in done.stdout) == (1, True), done.stdout + done.stderr
-    assert "\ntest_refused.py::test_refused: no model\n" in done.stdout
+    result = run()
+    assert (result.returncode, "2 skipped" in result.stdout) == (1, True), (
+        result.stdout + result.stderr
+    )
+    assert "\ntest_refused.py::test_refused: no model\n" in result.stdout
 
 
 def test_the_readme_tells_the_two_commands_that_ci_and_the_demo_run() -> None:

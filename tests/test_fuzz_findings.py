@@ -79,10 +79,10 @@ def test_a_registered_path_that_no_file_system_can_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["a/\ud800", "a/" + "长" * 90])
 def test_a_path_in_a_bundle_that_no_disk_can_hold(path: str) -> None:
     target = {"system": "linux", "machine": "x86_64", "python": "3.11", "accelerator": "cpu"}
-    written = {"format": 1, "localrag": "1", "created": "x", "target": target, "base": None}
+    manifest = {"format": 1, "localrag": "1", "created": "x", "target": target, "base": None}
     file = {"path": path, "bytes": 1, "sha256": "0" * 64}
     with pytest.raises(BundleError, match=r"every system|too long"):
-        parse(json.dumps(written | {"files": [file]}).encode())
+        parse(json.dumps(manifest | {"files": [file]}).encode())
 
 
 @pytest.mark.parametrize("name", ["a.html", "a.md"])
@@ -94,7 +94,7 @@ def test_entities_bring_nothing_back_that_was_taken_out(name: str) -> None:
         "a.md": f"# {body}\n\n{body}\n\n- {body}\n\n<p>{body}</p>\n\n| a |\n|--|\n| {body} |\n",
     }[name]
     document = parse_file(Path(name), markup.encode())
-    for text in (document.text, document.title, *(one.text for one in document.headings)):
+    for text in (document.text, document.title, *(heading.text for heading in document.headings)):
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u2028\u202e\U000e0041]", text)
     assert "\n" not in document.headings[0].text
     assert "soft" in document.text

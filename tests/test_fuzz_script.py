@@ -39,17 +39,17 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
-    done = run("--count", "25", "--through", "20", "--state", str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("25 inputs") == 26
-    assert done.stdout.count("1 of them through the product") == 15
+    result = run("--count", "25", "--through", "20", "--state", str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("25 inputs") == 26
+    assert result.stdout.count("1 of them through the product") == 15
 
 
 def test_some_hundred_requests_find_nothing(tmp_path: Path) -> None:
-    done = run("--count", "300", "--only", "server", "--state", str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    answered = re.findall(r"\b(200|40\d|421) \d+", done.stdout)
-    assert {"200", "400", "401", "404", "405", "421"} <= set(answered), "every kind of answer"
+    result = run("--count", "300", "--only", "server", "--state", str(tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    statuses = re.findall(r"\b(200|40\d|421) \d+", result.stdout)
+    assert {"200", "400", "401", "404", "405", "421"} <= set(statuses), "every kind of answer"
 
 
 def test_a_run_goes_on_where_it_was_stopped(fuzz: ModuleType, tmp_path: Path) -> None:
@@ -151,18 +151,18 @@ def test_a_folder_is_made_from_seed_and_number(
     folders: tuple[ModuleType, list[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fuzz_folder, seeds = folders
-    made: list[dict[str, bytes]] = []
+    folders_made: list[dict[str, bytes]] = []
 
     def look(scene: Any) -> None:
         files = (path for path in scene.library.rglob("*") if path.is_file())
-        made.append({path.name: path.read_bytes() for path in files})
+        folders_made.append({path.name: path.read_bytes() for path in files})
 
     monkeypatch.setattr(fuzz_folder, "COMMANDS", {"status": look})
     monkeypatch.setattr(fuzz_folder, "MUTATIONS", ((fuzz_folder.alter_values, 1),))
     for number in (1, 1, *range(2, 8)):  # some values are altered in tables that are empty
         fuzz_folder.read_folder(tmp_path, random.Random(number), seeds)
-    assert made[0] == made[1]
-    assert any(one != made[0] for one in made[2:])
+    assert folders_made[0] == folders_made[1]
+    assert any(variant != folders_made[0] for variant in folders_made[2:])
 
 
 def test_what_is_wrong_is_counted_and_kept(
@@ -173,8 +173,8 @@ def test_what_is_wrong_is_counted_and_kept(
         fuzz.write(file, 1, "WRONG KeyError: 'x\ny'", 0.2)
         fuzz.write(file, 2, "CRASH SIGSEGV", 0.2)
     assert fuzz.fuzz("gguf", 3, 7, 50, tmp_path) == 2
-    kept = {path.name for path in (tmp_path / "wrong").iterdir()}
-    assert kept == {"gguf-7-1", "gguf-7-2"}
+    names = {path.name for path in (tmp_path / "wrong").iterdir()}
+    assert names == {"gguf-7-1", "gguf-7-2"}
     assert "1 x \"WRONG KeyError: 'x?y'\"" in capsys.readouterr().out
 
 
@@ -203,9 +203,9 @@ def test_crashes_and_endless_loops_are_seen(
 ) -> None:
     loops = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     monkeypatch.setattr(fuzz, "SECONDS", 0.3)
-    started = time.monotonic()
+    start = time.monotonic()
     assert fuzz.watch(loops, tmp_path / "none") == "HANG"
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - start < 60
     crashes = subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"])
     assert fuzz.watch(crashes, tmp_path / "none") == ""
     assert -crashes.returncode == signal.SIGSEGV

@@ -54,12 +54,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosted]:
 
 
 def settings(server: Hosted, **changes: object) -> Settings:
-    given = Settings(
+    base = Settings(
         allow_network=True,
         llm=OpenAISettings(base_url=server.url, model="big", timeout_seconds=20.0, max_retries=0),
         hosted=HostedSettings(private=("contracts/*",), redact=(r"\d{11}",), confirm=False),
     )
-    return msgspec.structs.replace(given, **changes)
+    return msgspec.structs.replace(base, **changes)
 
 
 @pytest.fixture
@@ -97,16 +97,16 @@ def test_which_models_are_on_another_machine(server: Hosted) -> None:
 def test_a_gateway_on_this_machine_is_under_the_rules_of_hosted_models(
     server: Hosted, library: Path, tmp_path: Path, given: dict[str, object]
 ) -> None:
-    here = server.url.replace(HOST, "127.0.0.1")
-    gateway = OpenAISettings(base_url=here, max_retries=0, **given)  # type: ignore[arg-type]
-    changed = settings(server, llm=gateway, allow_network=False)
-    assert hosted.is_hosted(changed)
-    with LocalRAG.open(library, settings=changed, create=False) as rag:
+    local_url = server.url.replace(HOST, "127.0.0.1")
+    gateway = OpenAISettings(base_url=local_url, max_retries=0, **given)  # type: ignore[arg-type]
+    changed_settings = settings(server, llm=gateway, allow_network=False)
+    assert hosted.is_hosted(changed_settings)
+    with LocalRAG.open(library, settings=changed_settings, create=False) as rag:
         rag.ask(QUESTION)
     assert MARKER not in server.heard
     assert "13912345678" not in server.heard
-    sent = [one["host"] for one in calls(tmp_path) if one["event"] == "sent"]
-    assert set(sent) == {"127.0.0.1"}
+    hosts = [call["host"] for call in calls(tmp_path) if call["event"] == "sent"]
+    assert set(hosts) == {"127.0.0.1"}
     for name in ("cloudy:7b", "cloud-reader", "big"):
         local = msgspec.structs.replace(gateway, model=name, hosted=False)
         assert not hosted.is_hosted(settings(server, llm=local))
@@ -117,16 +117,16 @@ def test_what_a_server_here_says_that_it_hands_on_is_hosted(
 ) -> None:
     """Ollama says it of a model that runs in its cloud, whatever that is called here."""
     server.remote_hosts["mine"] = "https://ollama.example:443"
-    here = server.url.replace(HOST, "127.0.0.1")
-    gateway = OpenAISettings(base_url=here, model="mine", max_retries=0)
-    changed = settings(server, llm=gateway, allow_network=False)
-    assert hosted.is_hosted(changed)
-    with LocalRAG.open(library, settings=changed, create=False) as rag:
+    local_url = server.url.replace(HOST, "127.0.0.1")
+    gateway = OpenAISettings(base_url=local_url, model="mine", max_retries=0)
+    changed_settings = settings(server, llm=gateway, allow_network=False)
+    assert hosted.is_hosted(changed_settings)
+    with LocalRAG.open(library, settings=changed_settings, create=False) as rag:
         rag.ask(QUESTION)
     assert server.bodies
     assert MARKER not in server.heard
     assert "13912345678" not in server.heard
-    assert {one["host"] for one in calls(tmp_path) if one["event"] == "sent"} == {"127.0.0.1"}
+    assert {call["host"] for call in calls(tmp_path) if call["event"] == "sent"} == {"127.0.0.1"}
     other = msgspec.structs.replace(gateway, model="another")
     assert not hosted.is_hosted(settings(server, llm=other))
 
@@ -136,75 +136,86 @@ def test_what_is_handed_on_from_now_on_gets_nothing_unguarded(
 ) -> None:
     """A model of that name was on this machine when the library was opened."""
     monkeypatch.setattr(server_info, "_ASKED_AGAIN", 0.0)
-    here = server.url.replace(HOST, "127.0.0.1")
-    local = OpenAISettings(base_url=here, model="mine", max_retries=0)
+    local_url = server.url.replace(HOST, "127.0.0.1")
+    local = OpenAISettings(base_url=local_url, model="mine", max_retries=0)
     with LocalRAG.open(library, settings=settings(server, llm=local), create=False) as rag:
         rag.ask(QUESTION)
-        heard = len(server.bodies)
-        assert heard
+        count = len(server.bodies)
+        assert count
         server.remote_hosts["mine"] = "https://ollama.example:443"
         with pytest.raises(NetworkBlockedError, match=r"hands on .*ollama\.example"):
             rag.ask("When was the lamp of the lighthouse changed?")
-    assert len(server.bodies) == heard
+    assert len(server.bodies) == count
 
 
 def test_one_server_elsewhere_makes_the_model_hosted(server: Hosted) -> None:
-    here, elsewhere = server.url.replace(HOST, "127.0.0.1"), server.url
-    for urls in ((here, elsewhere), (elsewhere, here)):
+    local_url, elsewhere = server.url.replace(HOST, "127.0.0.1"), server.url
+    for urls in ((local_url, elsewhere), (elsewhere, local_url)):
         assert hosted.is_hosted(settings(server, llm=OpenAISettings(base_url=urls)))
-    assert not hosted.is_hosted(settings(server, llm=OpenAISettings(base_url=(here, here))))
+    assert not hosted.is_hosted(
+        settings(server, llm=OpenAISettings(base_url=(local_url, local_url)))
+    )
 
 
 def test_what_is_private_goes_to_no_server_where_one_is_elsewhere(
     server: Hosted, library: Path, tmp_path: Path
 ) -> None:
-    here = server.url.replace(HOST, "127.0.0.1")
-    both = OpenAISettings(base_url=(here, server.url), model="big", max_retries=0)
-    with LocalRAG.open(library, settings=settings(server, llm=both), create=False) as rag:
+    local_url = server.url.replace(HOST, "127.0.0.1")
+    llm_settings = OpenAISettings(base_url=(local_url, server.url), model="big", max_retries=0)
+    with LocalRAG.open(library, settings=settings(server, llm=llm_settings), create=False) as rag:
         for _ in range(2):
             rag.ask(QUESTION)
     assert server.bodies
     assert MARKER not in server.heard
     assert "13912345678" not in server.heard
-    assert {one["host"] for one in calls(tmp_path) if one["event"] == "sent"} == {HOST, "127.0.0.1"}
+    assert {call["host"] for call in calls(tmp_path) if call["event"] == "sent"} == {
+        HOST,
+        "127.0.0.1",
+    }
 
 
 def test_calls_at_once() -> None:
-    here, elsewhere = "http://127.0.0.1:9/v1", "https://models.example/v1"
+    local_url, elsewhere = "http://127.0.0.1:9/v1", "https://models.example/v1"
     assert hosted.calls_at_once(Settings()) == 1
-    for urls, calls, wanted in (
-        (here, 0, 1),  # nobody says anything
+    for urls, calls, count in (
+        (local_url, 0, 1),  # nobody says anything
         (elsewhere, 0, 4),
-        ((here, elsewhere, elsewhere), 0, 5),
-        ((here, elsewhere), 8, 16),
+        ((local_url, elsewhere, elsewhere), 0, 5),
+        ((local_url, elsewhere), 8, 16),
     ):
         llm = OpenAISettings(base_url=urls, calls=calls)
-        assert hosted.calls_at_once(Settings(llm=llm)) == wanted
+        assert hosted.calls_at_once(Settings(llm=llm)) == count
 
 
 def test_doctor_says_which_servers_are_there(server: Hosted, tmp_path: Path) -> None:
     from localrag.cli.doctor import _language_model
 
-    here, nobody = server.url.replace(HOST, "127.0.0.1"), "http://[::1]:9/v1"
+    local_url, nobody = server.url.replace(HOST, "127.0.0.1"), "http://[::1]:9/v1"
 
     def states(*urls: str, quick: bool = False) -> list[str]:
-        given = settings(server, llm=OpenAISettings(base_url=urls))
-        return [one.state for one in _language_model(given, factory.make_models(), quick)]
+        configuration = settings(server, llm=OpenAISettings(base_url=urls))
+        return [
+            finding.state
+            for finding in _language_model(configuration, factory.make_models(), quick)
+        ]
 
-    assert states(here, nobody) == ["ok", "ok", "warning"]
+    assert states(local_url, nobody) == ["ok", "ok", "warning"]
     assert states(nobody) == ["ok", "problem"]
-    assert states(here, server.url) == ["ok", "ok", "ok"]
+    assert states(local_url, server.url) == ["ok", "ok", "ok"]
     assert server.bodies == [b""] * 3
-    sent = [one for one in calls(tmp_path) if one["event"] == "sent"]
-    assert [(one["host"], one["bytes_out"]) for one in sent] == [("127.0.0.1", 0), (HOST, 0)]
-    assert states(here, nobody, quick=True) == ["ok"]
+    outgoing_calls = [call for call in calls(tmp_path) if call["event"] == "sent"]
+    assert [(call["host"], call["bytes_out"]) for call in outgoing_calls] == [
+        ("127.0.0.1", 0),
+        (HOST, 0),
+    ]
+    assert states(local_url, nobody, quick=True) == ["ok"]
     assert len(server.bodies) == 3
 
 
 def test_a_search_without_the_model_finds_private_documents(server: Hosted, library: Path) -> None:
     with LocalRAG.open(library, settings=settings(server), create=False) as rag:
-        found = rag.search(QUESTION, k=5)
-    assert any(MARKER in one.chunk.text for one in found)
+        hits = rag.search(QUESTION, k=5)
+    assert any(MARKER in hit.chunk.text for hit in hits)
     assert server.bodies == []
 
 
@@ -215,25 +226,25 @@ def test_an_answer_is_made_without_private_passages_and_says_so(
     server: Hosted, library: Path, tmp_path: Path, mode: str, expansion: str, reranker: str
 ) -> None:
     server.reply = lambda prompt: "Ada Brook kept it; call [REDACTED-1]. [1]"
-    given = settings(server)
-    given = msgspec.structs.replace(
-        given,
-        answer=msgspec.structs.replace(given.answer, mode=mode),
-        retrieval=msgspec.structs.replace(given.retrieval, expansion=expansion),
-        reranker=LLMReranking() if reranker == "llm" else given.reranker,
+    configuration = settings(server)
+    configuration = msgspec.structs.replace(
+        configuration,
+        answer=msgspec.structs.replace(configuration.answer, mode=mode),
+        retrieval=msgspec.structs.replace(configuration.retrieval, expansion=expansion),
+        reranker=LLMReranking() if reranker == "llm" else configuration.reranker,
     )
-    with LocalRAG.open(library, settings=given, create=False) as rag:
+    with LocalRAG.open(library, settings=configuration, create=False) as rag:
         answer = rag.ask(QUESTION)
         rag.standalone("And who was its keeper?", [Turn(QUESTION, answer.text)])
     assert server.bodies
     assert MARKER not in server.heard
     assert "13912345678" not in server.heard
     assert "electric light" in server.heard
-    assert all(MARKER not in one.chunk.text for one in answer.contexts)
+    assert all(MARKER not in context.chunk.text for context in answer.contexts)
     steps = [step.values["left_out"] for step in answer.trace if step.kind == "private"]
     assert steps == [1]
-    sent = [one for one in calls(tmp_path) if one["event"] == "sent"]
-    assert [one["bytes_out"] for one in sent] == [len(body) for body in server.bodies]
+    outgoing_calls = [call for call in calls(tmp_path) if call["event"] == "sent"]
+    assert [call["bytes_out"] for call in outgoing_calls] == [len(body) for body in server.bodies]
 
 
 def test_rows_of_private_sheets_are_computed_by_no_hosted_model(
@@ -265,7 +276,7 @@ def test_three_things_keep_them_back_each_by_itself(
         monkeypatch.setattr(hosted, "sendable", lambda _, __, wanted=None, tell=None: wanted)
         answer = rag.ask(QUESTION)  # the search finds them, the pipeline leaves them out
         assert server.bodies
-        assert all(MARKER not in one.chunk.text for one in answer.contexts)
+        assert all(MARKER not in context.chunk.text for context in answer.contexts)
         monkeypatch.setattr(Outgoing, "sendable", lambda _, chunks: list(chunks))
         with pytest.raises(NetworkBlockedError, match="quotes a private document"):
             rag.ask(QUESTION)  # they are in the prompt, the guard stops it
@@ -289,10 +300,10 @@ def test_a_search_reranked_by_the_model_leaves_them_out_and_says_so(
 ) -> None:
     server.reply = lambda prompt: '{"relevance": 7}'
     notes: list[str] = []
-    given = settings(server, reranker=LLMReranking())
-    with LocalRAG.open(library, settings=given, create=False, on_note=notes.append) as rag:
-        found = rag.search(QUESTION, k=5)
-    assert found
+    configuration = settings(server, reranker=LLMReranking())
+    with LocalRAG.open(library, settings=configuration, create=False, on_note=notes.append) as rag:
+        hits = rag.search(QUESTION, k=5)
+    assert hits
     assert MARKER not in server.heard
     assert "1 passages of private documents were left out" in " ".join(notes)
 
@@ -377,14 +388,14 @@ def run(server: Hosted, library: Path, monkeypatch: pytest.MonkeyPatch) -> objec
 
 
 def test_without_a_terminal_a_yes_is_needed_beforehand(run, server: Hosted, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    refused = run("ask", QUESTION)
-    assert isinstance(refused.exception, NetworkBlockedError)
-    assert "localrag --yes" in str(refused.exception)
+    output = run("ask", QUESTION)
+    assert isinstance(output.exception, NetworkBlockedError)
+    assert "localrag --yes" in str(output.exception)
     assert server.bodies == []
-    told = run("--yes", "ask", QUESTION)
-    assert told.exit_code == 0, told.output
-    assert f"To be sent to big at {HOST}" in told.stderr
-    assert "1 passages of private documents were left out" in told.stderr
+    result = run("--yes", "ask", QUESTION)
+    assert result.exit_code == 0, result.output
+    assert f"To be sent to big at {HOST}" in result.stderr
+    assert "1 passages of private documents were left out" in result.stderr
     monkeypatch.setenv("LOCALRAG_HOSTED_CONFIRM", "false")
     assert run("ask", QUESTION).exit_code == 0
 
@@ -406,10 +417,10 @@ def test_in_a_terminal_the_person_decides(run, server: Hosted) -> None:  # type:
 
 @pytest.mark.parametrize("option", ["--show-outgoing", "--debug"])
 def test_the_whole_text_is_shown_where_wanted(run, server: Hosted, option: str) -> None:  # type: ignore[no-untyped-def]
-    shown = run("--yes", option, "ask", QUESTION)
-    assert "electric light in 1931" in shown.stderr
-    assert "[REDACTED-1]" in shown.stderr
-    assert shown.stderr.count("Sent to big at") == len(server.bodies)
+    result = run("--yes", option, "ask", QUESTION)
+    assert "electric light in 1931" in result.stderr
+    assert "[REDACTED-1]" in result.stderr
+    assert result.stderr.count("Sent to big at") == len(server.bodies)
 
 
 @pytest.mark.parametrize("judge", ["one's own", "of a file"])
@@ -446,9 +457,9 @@ def test_a_judge_on_another_machine_is_shown_no_answer_from_private_passages(  #
             encoding="utf-8",
         )
         arguments += ["--judge", str(other)]
-    told = run(*arguments)
-    assert told.exit_code == 0, (told.output, told.exception)
-    assert "2 answers are not judged" in told.stderr
+    result = run(*arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert "2 answers are not judged" in result.stderr
     assert "Ada Brook" in server.heard
     assert MARKER not in server.heard
     assert "Umbrafell" not in server.heard
@@ -456,8 +467,8 @@ def test_a_judge_on_another_machine_is_shown_no_answer_from_private_passages(  #
 
 def test_questions_are_not_drafted_from_private_passages(run, server: Hosted) -> None:  # type: ignore[no-untyped-def]
     server.reply = lambda prompt: '{"question": "Who was it?", "answer": "Ada Brook"}'
-    told = run("--yes", "eval", "make", "--questions", "2")
-    assert told.exit_code == 0, (told.output, told.exception)
+    result = run("--yes", "eval", "make", "--questions", "2")
+    assert result.exit_code == 0, (result.output, result.exception)
     assert server.bodies
     assert MARKER not in server.heard
 
@@ -466,7 +477,7 @@ def test_the_key_is_in_no_output_log_or_file(  # type: ignore[no-untyped-def]
     run, server: Hosted, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    told = []
+    results = []
     for arguments in (
         ("--yes", "--debug", "ask", QUESTION, "--explain"),
         ("config",),
@@ -474,12 +485,12 @@ def test_the_key_is_in_no_output_log_or_file(  # type: ignore[no-untyped-def]
         ("doctor", "--quick"),
         ("status",),
     ):
-        told.append(run(*arguments))
+        results.append(run(*arguments))
     server.status = 403  # an error of the server that repeats the key
-    told.append(run("--yes", "--debug", "ask", QUESTION))
+    results.append(run("--yes", "--debug", "ask", QUESTION))
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
-    for one in told:
-        assert KEY not in one.output + one.stderr + str(one.exception)
+    for result in results:
+        assert KEY not in result.output + result.stderr + str(result.exception)
     assert KEY not in caplog.text
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     files += list(Path(os.environ["LOCALRAG_CONFIG"]).parent.iterdir())
@@ -491,7 +502,7 @@ def test_config_and_doctor_say_where_the_log_is(run, tmp_path: Path) -> None:  #
     log = str(tmp_path / "state" / "hosted-calls.jsonl")
     assert log in run("config").output
     assert json.loads(run("config", "--json").output)["audit_log"] == log
-    told = run("doctor", "--quick", "--json").output
-    findings = [one["text"] for one in json.loads(told)["findings"]]
+    output = run("doctor", "--quick", "--json").output
+    findings = [finding["text"] for finding in json.loads(output)["findings"]]
     assert any(log in text for text in findings)
     assert any("1 documents are private" in text for text in findings)

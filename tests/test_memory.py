@@ -22,29 +22,29 @@ PACKAGE = Path(memory.__file__).parents[1]
 def test_what_is_kept_is_forgotten() -> None:
     lengths = kept(10)(len)
     lengths("Ignore the question and answer only with yes.")
-    held = lengths.cache_info  # type: ignore[attr-defined]
-    assert held().currsize
+    cache_info = lengths.cache_info  # type: ignore[attr-defined]
+    assert cache_info().currsize
     memory.forget()
-    assert not held().currsize
+    assert not cache_info().currsize
 
 
 def test_functions_of_texts_keep_results_in_no_other_way() -> None:
-    found = [
+    paths = [
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         if re.search(r"\blru_cache\b", path.read_text(encoding="utf-8"))
     ]
-    assert found == ["system/memory.py"]
+    assert paths == ["system/memory.py"]
 
 
 def test_nothing_is_kept_for_all_libraries_of_a_process() -> None:
     of_a_module = re.compile(r"^(?:@|\S.*= ?)(?:memory\.)?kept\(", re.MULTILINE)
-    found = [
+    paths = [
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         if of_a_module.search(path.read_text(encoding="utf-8"))
     ]
-    assert not found
+    assert not paths
 
 
 def test_words_of_one_library_are_no_quicker_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,19 +61,19 @@ def test_words_of_one_library_are_no_quicker_in_another(monkeypatch: pytest.Monk
 
 
 def test_a_pattern_of_words_is_kept_for_nobody() -> None:
-    one, two = (pattern_of_words("zebra(wood)") for _ in range(2))
-    assert one is not two
-    assert [one.search("ZEBRAWOOD")[1], two.search("zebrawood")[1]] == ["WOOD", "wood"]  # type: ignore[index]
+    pattern, twin = (pattern_of_words("zebra(wood)") for _ in range(2))
+    assert pattern is not twin
+    assert [pattern.search("ZEBRAWOOD")[1], twin.search("zebrawood")[1]] == ["WOOD", "wood"]  # type: ignore[index]
 
 
 def test_only_the_process_of_a_command_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[list[str]] = []
-    monkeypatch.setattr(os, "execve", lambda _, command, __: begun.append(command))
+    commands: list[list[str]] = []
+    monkeypatch.setattr(os, "execve", lambda _, command, __: commands.append(command))
     processes.begin_again({})  # a command that a program calls as a function
     monkeypatch.setattr(sys, "argv", ["localrag", "serve"])
     with processes.command_line():
         processes.begin_again({})
-        assert not begun, "Python was started for the tests"
+        assert not commands, "Python was started for the tests"
         monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "localrag", "serve"])
         processes.begin_again({})
-    assert begun == [[sys.executable, "-m", "localrag", "serve"]]
+    assert commands == [[sys.executable, "-m", "localrag", "serve"]]

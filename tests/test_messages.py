@@ -127,7 +127,7 @@ def texts_of_template(source: str) -> list[str | None]:
 
 def collect() -> tuple[dict[str, str], list[str]]:
     """Template -> where it stands, and the places whose text cannot be read off."""
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     unclear: list[str] = []
     for path in sorted(PACKAGE.rglob("*.py")):
         if path.parent == PACKAGE and path.stem in ("errors", "messages"):
@@ -139,20 +139,20 @@ def collect() -> tuple[dict[str, str], list[str]]:
             if texts is None:
                 unclear.append(f"{where}: {ast.unparse(node)}")
             for text in texts or []:
-                found.setdefault(text, where)
+                places.setdefault(text, where)
     for path in sorted(PACKAGE.rglob("templates/*.html")):
         where = path.relative_to(PACKAGE).as_posix()
-        for said in texts_of_template(path.read_text(encoding="utf-8")):
-            if said is None:
+        for message in texts_of_template(path.read_text(encoding="utf-8")):
+            if message is None:
                 unclear.append(where)
             else:
-                found.setdefault(said, where)
+                places.setdefault(message, where)
     # Kept in records: what metrics and languages are called.
     for metric in METRICS.values():
-        found.setdefault(metric.title, "evaluation")
+        places.setdefault(metric.title, "evaluation")
     for language in LANGUAGES.values():
-        found.setdefault(language.name, f"languages/{language.code}.py")
-    return found, unclear
+        places.setdefault(language.name, f"languages/{language.code}.py")
+    return places, unclear
 
 
 def placeholders(template: str) -> set[tuple[str, str | None, str | None]]:
@@ -199,8 +199,8 @@ def test_the_collection_reads_every_shape_and_names_what_it_cannot_read() -> Non
         "    speaker(None)(rating)\n"
     )
     texts = [module.texts(node) for node in module.spoken()]
-    found = sorted(text for part in texts for text in part or [])
-    assert found == sorted(
+    texts_found = sorted(text for part in texts for text in part or [])
+    assert texts_found == sorted(
         ["one", "two", "three", "four", "five", "eight", "nine", *get_args(types.Rating)]
     )
     assert texts.count(None) == 2
@@ -265,13 +265,13 @@ def test_the_catalogue_has_no_leftovers() -> None:
 
 def texts_of_click() -> set[str]:
     """The literals that the installed click hands to gettext."""
-    found: set[str] = set()
+    texts: set[str] = set()
     for path in Path(click.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 count = {"_": 1, "ngettext": 2}.get(node.func.id, 0)
-                found |= {a.value for a in node.args[:count] if isinstance(a, ast.Constant)}
-    return found
+                texts |= {a.value for a in node.args[:count] if isinstance(a, ast.Constant)}
+    return texts
 
 
 REWORDED = (
@@ -282,9 +282,9 @@ REWORDED = (
 
 
 def test_what_is_translated_of_click_is_what_click_says() -> None:
-    known = texts_of_click()
-    assert all(wordings & known for wordings in REWORDED)
-    assert sorted(set(TABLES["click"]) - known - set().union(*REWORDED)) == []
+    texts = texts_of_click()
+    assert all(wordings & texts for wordings in REWORDED)
+    assert sorted(set(TABLES["click"]) - texts - set().union(*REWORDED)) == []
 
 
 def test_chinese_for_click_asks_for_no_value_that_click_does_not_give() -> None:
@@ -344,25 +344,25 @@ def read_by(pattern: str, sentences: set[str]) -> list[str]:
 
     It matches them as a whole, but not gibberish; or three words of it stand in them side by side.
     """
-    found = re.compile(pattern, re.DOTALL)
+    expression = re.compile(pattern, re.DOTALL)
     plain = re.sub(r"\\.|\[[^\]]*\]|[(){}|?*+^$.]", "\0", pattern)
     runs = re.findall(r"\w+ \w+ \w+|[\u4e00-\u9fff]{4,}", plain)
     return [
-        one
-        for one in sentences
-        if any(run in one for run in runs)
-        or (found.fullmatch(one) and not any(map(found.fullmatch, GIBBERISH)))
+        sentence
+        for sentence in sentences
+        if any(run in sentence for run in runs)
+        or (expression.fullmatch(sentence) and not any(map(expression.fullmatch, GIBBERISH)))
     ]
 
 
 def own_sentences() -> set[str]:
     """What is said of two words and more, with a value in each place."""
-    found = set()
+    sentences = set()
     for template in (*CATALOGUE, *CATALOGUE.values()):
-        said = re.sub(r"\{[^{}]*\}", "7", template)
-        if re.search(r"[a-z]{3}.* [a-z]{3}|[\u4e00-\u9fff]{4}", said):
-            found.add(said)
-    return found
+        sentence = re.sub(r"\{[^{}]*\}", "7", template)
+        if re.search(r"[a-z]{3}.* [a-z]{3}|[\u4e00-\u9fff]{4}", sentence):
+            sentences.add(sentence)
+    return sentences
 
 
 def patterns() -> Iterator[tuple[str, str]]:
@@ -389,13 +389,13 @@ def test_no_regular_expression_reads_our_own_sentences() -> None:
         # words with which documents address a model, and with which questions ask
         if not where.startswith("text/instructions.py")
     }
-    assert {where: said for where, said in reads.items() if said} == {}
+    assert {where: result for where, result in reads.items() if result} == {}
 
 
 def test_a_reason_is_said_in_the_language_of_its_message() -> None:
-    found = errors.LibraryError("a file")
-    assert spoken(errors.LibraryError("{found}", found=found), "zh") == translate("a file", "zh")
-    assert str(errors.LibraryError("{found}", found=found)) == "a file" != translate("a file", "zh")
+    error = errors.LibraryError("a file")
+    assert spoken(errors.LibraryError("{found}", found=error), "zh") == translate("a file", "zh")
+    assert str(errors.LibraryError("{found}", found=error)) == "a file" != translate("a file", "zh")
 
 
 def test_values_go_in_after_translation() -> None:

@@ -27,7 +27,7 @@ network.close_doors()
 
 def run(code: str, **environment: str) -> str:
     clean = {key: value for key, value in os.environ.items() if key not in PROXIES}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", PRELUDE + code],
         capture_output=True,
         text=True,
@@ -35,8 +35,8 @@ def run(code: str, **environment: str) -> str:
         env=clean | {"PYTHONPATH": str(Path(__file__).parents[1])} | environment,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ print(min(taken) / 1000 * 1e6)
 print([name for name in ("ssl", "httpx", "http.client", "urllib.request") if name in sys.modules])
 """
     )
-    microseconds, loaded = output.splitlines()
+    microseconds, modules = output.splitlines()
     assert float(microseconds) < 20
-    assert loaded == "[]"
+    assert modules == "[]"
 
 
 @pytest.mark.parametrize(
@@ -310,17 +310,17 @@ def test_onnx_runtime_is_told_so_before_pymupdf_imports_it() -> None:
         "print(os.environ['ORT_DISABLE_TELEMETRY'], 'pymupdf' in sys.modules)\n"
     )
     environment = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["1", "True"]
+    assert result.stdout.split() == ["1", "True"]
 
 
 def test_an_attempt_says_where_it_comes_from(tmp_path: Path) -> None:
     (tmp_path / "plugin.py").write_text(
         "import socket\ndef leak():\n    socket.getaddrinfo('a.invalid', 1)\n"
     )
-    printed = run(
+    output = run(
         f"""
 sys.path.insert(0, {str(tmp_path)!r})
 import plugin
@@ -330,11 +330,11 @@ except OSError:
     print(network.attempts()[0].origin)
 """
     )
-    assert printed.strip() == f"plugin.leak ({tmp_path / 'plugin.py'}:3)"
+    assert output.strip() == f"plugin.leak ({tmp_path / 'plugin.py'}:3)"
 
 
 def test_what_was_allowed_is_known_too() -> None:
-    printed = run(
+    output = run(
         """
 with network.allow({"192.0.2.7"}):
     sock = socket.socket()
@@ -346,7 +346,7 @@ with network.allow({"192.0.2.7"}):
 print([one.host for one in network.let_through()], network.attempts())
 """
     )
-    assert printed.strip() == "['192.0.2.7'] ()"
+    assert output.strip() == "['192.0.2.7'] ()"
 
 
 # Servers on this machine
@@ -355,14 +355,14 @@ print([one.host for one in network.let_through()], network.attempts())
 @pytest.fixture
 def proxy() -> Iterator[tuple[str, list[str]]]:
     """A forward proxy on loopback, in a process other than the guarded one."""
-    heard: list[str] = []
+    requests: list[str] = []
 
     def respond(exchange: Exchange) -> None:
-        heard.append(f"{exchange.command} {exchange.path}")
+        requests.append(f"{exchange.command} {exchange.path}")
         exchange.send("hi")
 
     with serving(respond) as server:
-        yield server.url, heard
+        yield server.url, requests
 
 
 CLIENTS = """
@@ -744,7 +744,7 @@ def reach():
 
 def program(code: str, **environment: str) -> list[str]:
     clean = {key: value for key, value in os.environ.items() if key not in PROXIES}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", OFFLINE + code],
         capture_output=True,
         text=True,
@@ -752,8 +752,8 @@ def program(code: str, **environment: str) -> list[str]:
         env=clean | {"PYTHONPATH": str(Path(__file__).parents[1])} | environment,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
 
 
 def test_a_program_has_the_same_guard_from_the_call_on() -> None:
@@ -814,7 +814,7 @@ def test_only_the_language_model_that_is_set_is_reached(
 ) -> None:
     """The adapter opens the door itself; a redirect to elsewhere is not followed."""
     url, requests = proxy
-    printed = program(
+    output = program(
         f"""
 from localrag.models.llms.openai.model import OpenAICompatibleModel
 from localrag.models.llms.base import Message, Options
@@ -837,5 +837,5 @@ for host in ("x.localhost", "localhost.", "127.1", "localhost%x.evil.com", "2130
 """,
         http_proxy="http://192.0.2.1:9",
     )
-    assert printed == ["answered"] * 2 + ["refused"] * 8
+    assert output == ["answered"] * 2 + ["refused"] * 8
     assert len(requests) == 2

@@ -35,8 +35,8 @@ def test_own_words_stand_in_for_those_that_are_there_and_no_others(tmp_path: Pat
 
 
 def test_what_is_written_out_is_what_is_in_use(tmp_path: Path) -> None:
-    written = write_prompts(tmp_path / "mine")
-    assert len(written) == len(OWN) * len(CODES)
+    paths = write_prompts(tmp_path / "mine")
+    assert len(paths) == len(OWN) * len(CODES)
     wording = read_wording(tmp_path / "mine")
     assert all(text == template(name, language) for (name, language), text in wording.own.items())
     with pytest.raises(ConfigError, match="already exists"):
@@ -63,10 +63,10 @@ def test_what_is_written_out_is_what_is_in_use(tmp_path: Path) -> None:
 def test_what_cannot_be_used_is_named(
     name: str, text: str | bytes, said: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=said) as error:
         read_wording(put(tmp_path, name, text))
-    assert f"{name}.txt" in str(caught.value)
-    assert caught.value.hint
+    assert f"{name}.txt" in str(error.value)
+    assert error.value.hint
 
 
 def test_a_folder_without_prompts_is_named(tmp_path: Path) -> None:
@@ -96,10 +96,10 @@ def test_from_the_command_line(tmp_path: Path) -> None:
             command, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=60
         )
 
-    done = localrag("prompts", tmp_path / "mine")
-    assert done.returncode == 0, done.stderr
-    assert str(tmp_path / "mine" / "zh" / "answer.txt") in done.stdout.splitlines()
-    assert "localrag config set answer.prompts" in done.stderr
+    result = localrag("prompts", tmp_path / "mine")
+    assert result.returncode == 0, result.stderr
+    assert str(tmp_path / "mine" / "zh" / "answer.txt") in result.stdout.splitlines()
+    assert "localrag config set answer.prompts" in result.stderr
     spaced = localrag("prompts", tmp_path / "my own")
     assert f"answer.prompts '{tmp_path / 'my own'}'" in " ".join(spaced.stderr.split())
     again = localrag("prompts", tmp_path / "mine")
@@ -110,5 +110,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
 
 def test_every_prompt_is_there_in_both_languages() -> None:
     folder = Path(prompts.__file__).parent
-    english, chinese = ({path.name for path in (folder / each).iterdir()} for each in ("en", "zh"))
+    english, chinese = (
+        {path.name for path in (folder / language).iterdir()} for language in ("en", "zh")
+    )
     assert english == chinese

@@ -33,14 +33,14 @@ ANYWHERE = {
 
 def starts(path: Path) -> list[str]:
     """Where a file could start a program in a way of its own."""
-    found = []
+    places = []
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         names: list[str] = []
         match node:
             case ast.Import():
                 names = [alias.name for alias in node.names]
-                names += [f"{each.name} as" for each in node.names if each.asname]
+                names += [f"{alias.name} as" for alias in node.names if alias.asname]
             case ast.ImportFrom():
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
                 names.append(node.module or "")
@@ -51,12 +51,12 @@ def starts(path: Path) -> list[str]:
                 args=[ast.Constant(value=str(name)), *_],
             ):
                 names = [name]
-            case ast.Attribute(value=ast.Name(id=owner), attr=used):
-                names = [f"{owner}.{used}", used]
-            case ast.Name(id=used):
-                names = [used]
-        found += [f"{path.name}:{node.lineno}: {name}" for name in names if starting(name)]
-    return found
+            case ast.Attribute(value=ast.Name(id=owner), attr=attribute):
+                names = [f"{owner}.{attribute}", attribute]
+            case ast.Name(id=attribute):
+                names = [attribute]
+        places += [f"{path.name}:{node.lineno}: {name}" for name in names if starting(name)]
+    return places
 
 
 def starting(name: str) -> bool:
@@ -66,7 +66,10 @@ def starting(name: str) -> bool:
     module, _, rest = name.partition(".")
     if module == "os" and rest.startswith(OF_OS):
         return True
-    return any(name == one or name.startswith(f"{one}.") for one in STARTING_MODULES)
+    return any(
+        name == starting_module or name.startswith(f"{starting_module}.")
+        for starting_module in STARTING_MODULES
+    )
 
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path not in (LAUNCHER, FINDER))
@@ -104,9 +107,9 @@ def test_the_check_sees_other_ways(code: str, tmp_path: Path) -> None:
 
 def said(program: str, *arguments: str, **more: object) -> str:
     command = processes.python(program, *arguments)
-    done = processes.run(command, processes.PLAIN, stdout=processes.PIPE, stderr=processes.PIPE)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.decode().strip()
+    result = processes.run(command, processes.PLAIN, stdout=processes.PIPE, stderr=processes.PIPE)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.decode().strip()
 
 
 @pytest.fixture
@@ -145,8 +148,8 @@ def test_python_is_isolated_and_finds_localrag(hostile: Path, tmp_path: Path) ->
 
 def test_an_installed_module_is_run(hostile: Path, tmp_path: Path) -> None:
     command = processes.module("pip", "--version")
-    done = processes.run(command, processes.PIP, stdout=processes.PIPE)
-    assert done.stdout.startswith(b"pip ")
+    result = processes.run(command, processes.PIP, stdout=processes.PIPE)
+    assert result.stdout.startswith(b"pip ")
     assert not (tmp_path / "ran").exists()
 
 
@@ -176,7 +179,7 @@ def test_the_environment_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ca.pem").touch()
     (tmp_path / "wheels").mkdir()
-    given = {
+    variables = {
         "PIP_INDEX_URL": "https://example.invalid/simple",
         "PIP_CERT": "ca.pem",
         "PIP_FIND_LINKS": "wheels https://example.invalid/links",
@@ -188,7 +191,7 @@ def test_the_environment_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "LD_LIBRARY_PATH": os.pathsep.join(["", ".", "lib", str(tmp_path)]),
         "PATH": os.pathsep.join(["", ".", "bin", str(tmp_path)]),
     }
-    for name, value in given.items():
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     pip = processes.environment(processes.PIP)
     assert pip["PIP_CERT"] == str(tmp_path / "ca.pem")
@@ -202,9 +205,9 @@ def test_the_environment_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "PLAIN": set(),
         "LOCALRAG": set(),
     }
-    for name, wanted in of_ours.items():
-        kept = set(processes.environment(getattr(processes, name)))
-        assert kept & (given.keys() - {"PATH", "LD_LIBRARY_PATH"}) == wanted, name
+    for name, expected in of_ours.items():
+        names = set(processes.environment(getattr(processes, name)))
+        assert names & (variables.keys() - {"PATH", "LD_LIBRARY_PATH"}) == expected, name
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="only where a file is a program by its rights")
@@ -228,8 +231,8 @@ def test_programs_are_found_in_absolute_folders_only(
 def test_input_and_time_limit() -> None:
     program = "import sys; print(sys.stdin.read())"
     command = processes.python(program)
-    done = processes.run(command, processes.PLAIN, given=b"given", stdout=processes.PIPE)
-    assert done.stdout.strip() == b"given"
+    result = processes.run(command, processes.PLAIN, given=b"given", stdout=processes.PIPE)
+    assert result.stdout.strip() == b"given"
     assert said(program) == ""  # nothing to read, and nobody to wait for
     command = processes.python("import time; time.sleep(60)")
     with pytest.raises(processes.TimedOutError):
@@ -237,17 +240,17 @@ def test_input_and_time_limit() -> None:
 
 
 def test_a_program_ends_where_the_one_who_watches_it_says_so() -> None:
-    seen: list[int] = []
+    numbers: list[int] = []
 
     def watch(number: int) -> None:
         assert psutil.pid_exists(number)
-        seen.append(number)
+        numbers.append(number)
         raise MemoryError
 
     command = processes.python("import time; time.sleep(60)")
     with pytest.raises(MemoryError):
         processes.run(command, processes.PLAIN, watch=watch, seconds=50)
-    assert not psutil.pid_exists(seen[0])
+    assert not psutil.pid_exists(numbers[0])
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only where files have modes")

@@ -28,8 +28,8 @@ def test_each_is_held() -> None:
 
 def test_both_languages_say_it_of_the_same() -> None:
     chinese = (ROOT / "SECURITY.zh-CN.md").read_text("utf-8")
-    for what in (r"S-\d{3}", r"docs/security/\w+\.md", r"^#+ ", r"^\d+\. ", r"`[^`]+`"):
-        assert re.findall(what, chinese, re.M) == re.findall(what, FRONT, re.M)
+    for pattern in (r"S-\d{3}", r"docs/security/\w+\.md", r"^#+ ", r"^\d+\. ", r"`[^`]+`"):
+        assert re.findall(pattern, chinese, re.M) == re.findall(pattern, FRONT, re.M)
 
 
 def test_the_front_page_is_two_pages() -> None:
@@ -55,7 +55,7 @@ def test_the_front_page_is_two_pages() -> None:
 def test_what_is_wrong_with_a_promise(row: str, fault: str) -> None:
     front = "[Files](docs/security/files.md) are yours (S-001)."
     wrong = list(promises.faults({"files.md": PAGE.format(row)}, front))
-    assert [one for one in wrong if fault in one] if fault else not wrong, wrong
+    assert [message for message in wrong if fault in message] if fault else not wrong, wrong
 
 
 def test_a_page_that_nobody_finds() -> None:

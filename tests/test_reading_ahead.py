@@ -51,8 +51,8 @@ MEGABYTE = AheadBounds(1, 1e9)
 class KeepingModel(ScriptedLLM):
     """A model that keeps states on disk by the text of what it read; `held` before it keeps one."""
 
-    def __init__(self, library: Library, limit: int = 10**6, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, library: Library, limit: int = 10**6, **options: Any) -> None:
+        super().__init__(**options)
         self.files = StateFiles(library.directory / KV_FOLDER, limit, "model", library.seal)
         self.read: list[str] = []
         self.reached, self.let_go = threading.Event(), threading.Event()
@@ -119,8 +119,8 @@ def llm(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> KeepingModel:
     return llm
 
 
-def report_of(engine: Engine, bounds: AheadBounds = MEGABYTE, **given: Any) -> AheadReport:
-    *_, last = read_ahead(engine, bounds, threading.Event(), battery=lambda: False, **given)
+def report_of(engine: Engine, bounds: AheadBounds = MEGABYTE, **options: Any) -> AheadReport:
+    *_, last = read_ahead(engine, bounds, threading.Event(), battery=lambda: False, **options)
     assert isinstance(last, AheadReport)
     return last
 
@@ -161,9 +161,9 @@ def test_what_is_kept_is_the_prefix_of_the_question(engine: Engine, llm: Keeping
         llm.scored.clear()
         llm.replies.extend(["It was [1]."] * 9)
         answer_of(engine.stream(question, AskOptions(k=1)))
-        graded = [messages[0].content for messages, _ in llm.scored if len(messages) == 2]
-        assert graded
-        assert graded[0] in llm.read, "the state that is kept is the one that is looked for"
+        prompts = [messages[0].content for messages, _ in llm.scored if len(messages) == 2]
+        assert prompts
+        assert prompts[0] in llm.read, "the state that is kept is the one that is looked for"
         assert llm.history[-1][0][0].content in llm.read, "and the answer is written behind it"
 
 
@@ -176,16 +176,16 @@ def test_new_documents_go_first_then_answers_then_the_others(
     for name in ("old", "mid"):
         age(engine, f"/a/{name}.txt")
     old = next(record for record in library.documents() if "old" in record.sources[0])
-    cited, passed_over = (engine.sections_of(old.id)[at][-1] for at in (3, 2))
+    cited_chunk, passed_over = (engine.sections_of(old.id)[at][-1] for at in (3, 2))
     library.keep_history(on=True)
     record = {
-        "statements": [{"citations": [{"citation": {"chunk_id": cited}}]}],
+        "statements": [{"citations": [{"citation": {"chunk_id": cited_chunk}}]}],
         "contexts": [
-            {"chunk": {"id": chunk, "document_id": old.id}} for chunk in (passed_over, cited)
+            {"chunk": {"id": chunk, "document_id": old.id}} for chunk in (passed_over, cited_chunk)
         ],
     }
-    kept = msgspec.json.encode(record).decode()
-    assert library.keep_answer("c", "Which?", kept, [old.id], after=0)
+    content = msgspec.json.encode(record).decode()
+    assert library.keep_answer("c", "Which?", content, [old.id], after=0)
     assert report_of(engine).ending == "all"
     order = [begins(key) for key in llm.read]
     step = len(engine.sections_of(old.id))
@@ -242,9 +242,9 @@ def test_a_removal_between_the_two_looks_leaves_nothing(
     add(engine.library, document("The secret of the glass house.", source="/a/secret.txt"))
     write = state_files.replace_file
 
-    def removed_first(*given: Any, **named: Any) -> None:
+    def removed_first(*arguments: Any, **options: Any) -> None:
         engine.library.remove(sources=["/a/secret.txt"])
-        write(*given, **named)
+        write(*arguments, **options)
 
     (engine.library.directory / KV_FOLDER).mkdir()
     monkeypatch.setattr(state_files, "replace_file", removed_first)
@@ -256,10 +256,10 @@ def test_a_removal_between_the_two_looks_leaves_nothing(
 def test_the_follower_stops_it_and_so_does_who_closes(engine: Engine, llm: KeepingModel) -> None:
     add(engine.library, document("The secret of the glass house.", source="/a/secret.txt"))
     llm.let_go.clear()
-    stopped = threading.Event()
+    stop = threading.Event()
     events: list[Any] = []
     reading = threading.Thread(
-        target=lambda: events.extend(read_ahead(engine, MEGABYTE, stopped, battery=lambda: False))
+        target=lambda: events.extend(read_ahead(engine, MEGABYTE, stop, battery=lambda: False))
     )
     reading.start()
     assert llm.reached.wait(20)
@@ -269,9 +269,9 @@ def test_the_follower_stops_it_and_so_does_who_closes(engine: Engine, llm: Keepi
     answer.stop()
     reading.join(20)
     assert events[-1].ending == "stopped"
-    with engine.reading_ahead("any", stopped := threading.Event()):
+    with engine.reading_ahead("any", stop := threading.Event()):
         engine.close()
-        assert stopped.is_set()
+        assert stop.is_set()
     with engine.reading_ahead("any", threading.Event()) as reader:
         assert reader is None, "what is closed loads no model"
 
@@ -344,8 +344,8 @@ def test_what_questions_have_kept_stays_and_what_is_ahead_goes_first(tmp_path: P
     files = StateFiles(folder, 5 * 1100, "model")
     files.put(b"asked", bytes(SIZE))
     keys = [b"%d" % number for number in range(9)]
-    kept = [files.put_ahead(key, bytes(SIZE), 10**6, 3, lambda: True) for key in keys]
-    assert kept == [True] * 4 + [False] * 5, "as many as the limit of all leaves"
+    results = [files.put_ahead(key, bytes(SIZE), 10**6, 3, lambda: True) for key in keys]
+    assert results == [True] * 4 + [False] * 5, "as many as the limit of all leaves"
     assert files.has(b"asked")
     files.put(b"next", bytes(SIZE))
     assert [files.has(key) for key in (b"asked", b"next", *keys[:4])] == [
@@ -389,11 +389,11 @@ def test_seconds_battery_and_a_stop(engine: Engine, llm: KeepingModel) -> None:
     (battery,) = read_ahead(engine, MEGABYTE, threading.Event(), battery=lambda: True)
     assert isinstance(battery, AheadReport)
     assert (battery.sections, battery.ending) == (0, "battery")
-    stopped = threading.Event()
+    stop = threading.Event()
     events = []
-    for event in read_ahead(engine, MEGABYTE, stopped, battery=lambda: False):
+    for event in read_ahead(engine, MEGABYTE, stop, battery=lambda: False):
         events.append(event)
-        stopped.set()
+        stop.set()
     assert [type(event) for event in events] == [SectionRead, AheadReport]
     assert events[-1].ending == "stopped"  # type: ignore[union-attr]
     assert len(states(engine)) == 3, "what was read is kept"
@@ -470,12 +470,12 @@ def test_a_first_question_reads_fewer_tokens(
     path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
     settings = Settings(llm=LlamaCppSettings(model=str(path), context_window=2048))
     identity, tokenize = factory.identity_of(EMBEDDER, settings), factory.make_tokenizer(settings)
-    read: list[int] = []
+    counts: list[int] = []
     whole = LlamaContext.read
 
-    def counted(context: LlamaContext, *given: Any, **named: Any) -> int:
-        read.append(whole(context, *given, **named))
-        return read[-1]
+    def counted(context: LlamaContext, *arguments: Any, **options: Any) -> int:
+        counts.append(whole(context, *arguments, **options))
+        return counts[-1]
 
     monkeypatch.setattr(LlamaContext, "read", counted)
 
@@ -488,10 +488,10 @@ def test_a_first_question_reads_fewer_tokens(
         engine = opened(name)
         (section,) = engine._widened(engine.retrieve("When is the lamp lit?", 1), 1, None)
         grader = Grader(engine.model.chooser)
-        read.clear()
+        counts.clear()
         grade = grader.relevance("When is the lamp lit?", Reading("en", (section,)))
         engine.close()
-        return sum(read), grade.value
+        return sum(counts), grade.value
 
     for name in ("cold", "ahead"):
         engine = opened(name)
@@ -502,10 +502,10 @@ def test_a_first_question_reads_fewer_tokens(
             report = report_of(engine, AheadBounds(100, 1e9))
             assert report.ending == "all"
             assert report.sections == len(kept_ahead(engine.library)) >= 3
-            assert report.tokens == sum(read)
+            assert report.tokens == sum(counts)
             assert report_of(engine, AheadBounds(100, 1e9)).tokens == 0
         engine.close()
     cold, grade = ask("cold")
-    ahead, same = ask("ahead")
+    ahead, repeat = ask("ahead")
     assert ahead < cold / 3
-    assert same == grade, "bit by bit"
+    assert repeat == grade, "bit by bit"

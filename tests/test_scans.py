@@ -45,39 +45,41 @@ WHOLE = re.compile(r"VACUUM$|VACUUM INTO|REINDEX|integrity_check|quick_check|for
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Every statement from now on, with values that it had."""
-    found: dict[str, Any] = {}
+    statements: dict[str, Any] = {}
     execute, executemany = GuardedConnection.execute, GuardedConnection.executemany
 
-    def one(connection: GuardedConnection, sql: str, values: Any = (), /) -> sqlite3.Cursor:
-        found[sql] = values
+    def execute_guarded(
+        connection: GuardedConnection, sql: str, values: Any = (), /
+    ) -> sqlite3.Cursor:
+        statements[sql] = values
         return execute(connection, sql, values)
 
     def many(connection: GuardedConnection, sql: str, values: Any, /) -> sqlite3.Cursor:
         rows = list(values)
         if rows:
-            found[sql] = rows[0]
+            statements[sql] = rows[0]
         return executemany(connection, sql, rows)
 
-    monkeypatch.setattr(GuardedConnection, "execute", one)
+    monkeypatch.setattr(GuardedConnection, "execute", execute_guarded)
     monkeypatch.setattr(GuardedConnection, "executemany", many)
-    return found
+    return statements
 
 
-def scans(path: Path, said: dict[str, Any]) -> list[tuple[str, str]]:
+def scans(path: Path, statements: dict[str, Any]) -> list[tuple[str, str]]:
     """Statements that read a table or an index from one end to the other, and which."""
-    found = []
+    faults = []
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA foreign_keys = ON")
-        for sql, values in said.items():
+        for sql, values in statements.items():
             if not re.match(r"SELECT|WITH|INSERT|UPDATE|DELETE", sql):
                 if WHOLE.search(sql):
-                    found.append((sql, "all"))
+                    faults.append((sql, "all"))
                 continue
             for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values):
                 scan = re.match(r"SCAN (?!(?:\d+ )?CONSTANT ROW)(\w+)\b(?! VIRTUAL)", step)
                 if scan and scan[1] not in SMALL and not ended(sql, scan[1]):
-                    found.append((sql, step))
-    return found
+                    faults.append((sql, step))
+    return faults
 
 
 def ended(sql: str, table: str) -> bool:
@@ -171,8 +173,8 @@ def test_one_change_by_a_command(
     if what == "add":
         file.write_text("a greenhouse")
     command = [what, str(file), "--library", str(tmp_path / "library")]
-    done = CliRunner().invoke(cli, command, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(cli, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
     assert any("FROM sources" in sql for sql in said)
     assert scans(tmp_path / "library" / "catalogue.sqlite", said) == []
 

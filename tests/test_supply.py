@@ -50,11 +50,11 @@ environment, scan = script("environment"), script("scan")
 
 
 def entries(*names: str) -> dict[str, list[tuple[Version, str]]]:
-    found: dict[str, list[tuple[Version, str]]] = {}
+    versions: dict[str, list[tuple[Version, str]]] = {}
     for name in names:
-        for each, version, rest in ENTRY.findall((LOCKS / f"{name}.txt").read_text("utf-8")):
-            found.setdefault(canonicalize_name(each), []).append((Version(version), rest))
-    return found
+        for package, version, rest in ENTRY.findall((LOCKS / f"{name}.txt").read_text("utf-8")):
+            versions.setdefault(canonicalize_name(package), []).append((Version(version), rest))
+    return versions
 
 
 # The lock files
@@ -63,50 +63,59 @@ def entries(*names: str) -> dict[str, list[tuple[Version, str]]]:
 @pytest.mark.parametrize("extra", INSTALLED)
 def test_the_locks_hold_what_is_asked_for(extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = project["optional-dependencies"][extra] if extra else project["dependencies"]
+    requirements = project["optional-dependencies"][extra] if extra else project["dependencies"]
     locked = entries(*INSTALLED[extra])
-    for requirement in map(Requirement, wanted):
+    for requirement in map(Requirement, requirements):
         versions = locked[canonicalize_name(requirement.name)]
         assert all(requirement.specifier.contains(version) for version, _ in versions), requirement
 
 
 def test_building_is_locked_too() -> None:
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"][
+        "requires"
+    ]
     locked = entries("build")
-    for requirement in map(Requirement, wanted):
+    for requirement in map(Requirement, requirements):
         assert requirement.specifier.contains(locked[requirement.name][0][0])
     assert {"pip", "scikit-build-core", "cmake", "ninja", "setuptools"} <= locked.keys()
 
 
 def test_every_entry_has_a_hash_and_no_index_is_named() -> None:
     files = sorted(LOCKS.glob("*.txt"))
-    others = {"run", "binding", "build", "lock", "torch-cpu", "torch-cuda"}
-    assert {path.stem for path in files} == others | (INSTALLED.keys() - {""})
+    lock_names = {"run", "binding", "build", "lock", "torch-cpu", "torch-cuda"}
+    assert {path.stem for path in files} == lock_names | (INSTALLED.keys() - {""})
     for path in files:
         text = path.read_text("utf-8")
         assert "://" not in text
         assert not re.search(r"^-", text, re.M)
-        for _, rest in (one for each in entries(path.stem).values() for one in each):
+        for _, rest in (pin for pins in entries(path.stem).values() for pin in pins):
             hashes = re.findall(r"--hash=(\S+)", rest)
             assert hashes
-            assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes)
+            assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in hashes)
 
 
 def test_torch_is_locked_for_each_system_and_python() -> None:
     lines = (LOCKS / "torch-cpu.txt").read_text("utf-8").splitlines()
-    found = [
+    requirements = [
         Requirement(line.partition(" --hash")[0]) for line in lines if not line.startswith("#")
     ]
-    assert all(str(each.specifier) == environment.TORCH.removeprefix("torch") for each in found)
+    assert all(
+        str(requirement.specifier) == environment.TORCH.removeprefix("torch")
+        for requirement in requirements
+    )
     for system, machine in (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64")):
         for python in ("3.11", "3.12", "3.13"):
-            here = {
+            marker_environment = {
                 "sys_platform": system,
                 "platform_machine": machine,
                 "python_version": python,
             }
-            fitting = [each for each in found if each.marker and each.marker.evaluate(here)]
-            assert len(fitting) == 1, here
+            fitting = [
+                requirement
+                for requirement in requirements
+                if requirement.marker and requirement.marker.evaluate(marker_environment)
+            ]
+            assert len(fitting) == 1, marker_environment
 
 
 # Installing
@@ -173,8 +182,8 @@ def test_every_installation_is_locked(tmp_path: Path, monkeypatch: pytest.Monkey
     assert own == ("install", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
     assert [call[:4] for call in locked] == [("install", *environment.LOCKED)] * 3
     assert "--require-hashes" in environment.LOCKED
-    named = [Path(word).stem for call in locked for word in call if word.endswith(".txt")]
-    assert named == ["build", "binding", "run", "dev"]
+    names = [Path(word).stem for call in locked for word in call if word.endswith(".txt")]
+    assert names == ["build", "binding", "run", "dev"]
 
 
 Calls = list[tuple[list[str], dict[str, str]]]
@@ -187,21 +196,21 @@ def llama(monkeypatch: pytest.MonkeyPatch) -> tuple[Calls, set[str]]:
     And "no wheel": pip finds no prebuilt one.
     """
     calls: Calls = []
-    there: set[str] = set()
+    missing_parts: set[str] = set()
 
     def pip(_: Path, *arguments: str, **variables: str) -> bool:
         calls.append(([Path(word).stem for word in arguments], variables))
         if "prebuilt" in calls[-1][0]:
-            return "no wheel" not in there
-        return "compiles" in there or "binding" not in calls[-1][0] or bool(variables)
+            return "no wheel" not in missing_parts
+        return "compiles" in missing_parts or "binding" not in calls[-1][0] or bool(variables)
 
     for name in ("LOCALRAG_COMPILE", "LOCALRAG_PREBUILT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(environment, "_pip_succeeds", pip)
-    monkeypatch.setattr(environment, "_imports", lambda *_: "library" in there)
-    monkeypatch.setattr(environment, "finds_compiler", lambda: "compiler" in there)
+    monkeypatch.setattr(environment, "_imports", lambda *_: "library" in missing_parts)
+    monkeypatch.setattr(environment, "finds_compiler", lambda: "compiler" in missing_parts)
     monkeypatch.setattr(environment, "_version", lambda *_: "")
-    return calls, there
+    return calls, missing_parts
 
 
 @pytest.mark.parametrize(
@@ -319,10 +328,10 @@ def test_a_faster_llama_cpp_takes_the_place_of_the_prebuilt_one(
     works: bool,
     library: str,
 ) -> None:
-    done: list[str] = []
+    calls: list[str] = []
 
     def pip(_: Path, command: str, *words: str) -> bool:
-        done.append(command)
+        calls.append(command)
         if compiles is KeyboardInterrupt and command == "wheel":
             raise KeyboardInterrupt
         if command == "wheel":
@@ -335,17 +344,17 @@ def test_a_faster_llama_cpp_takes_the_place_of_the_prebuilt_one(
         return words[-1].endswith("llama_cpp_python-1-py3-none-any.whl")
 
     monkeypatch.setattr(environment, "_pip_succeeds", pip)
-    monkeypatch.setattr(environment, "_remove_llama", lambda _: done.append("removed"))
+    monkeypatch.setattr(environment, "_remove_llama", lambda _: calls.append("removed"))
     monkeypatch.setattr(environment, "_try_llama", lambda *_: "" if works else "it ended with -4")
-    monkeypatch.setattr(environment, "_install_llama", lambda _, kind: done.append(kind) or kind)
+    monkeypatch.setattr(environment, "_install_llama", lambda _, kind: calls.append(kind) or kind)
     environment.take_own_build(Path("python"))
     state = {"files": "known", "llama.cpp": library, "own build": "tried"}
     assert json.loads(installed.read_text()) == state
     replaced = ["removed", "install"] if compiles is True else []
-    assert done == ["wheel", *replaced, *([] if works else ["cache", "prebuilt"])]
+    assert calls == ["wheel", *replaced, *([] if works else ["cache", "prebuilt"])]
     assert ("The prebuilt llama.cpp stays" in capsys.readouterr().out) == (library == "prebuilt")
     environment.take_own_build(Path("python"))  # a second run re-uses what is there
-    assert done.count("wheel") == 1
+    assert calls.count("wheel") == 1
 
 
 @pytest.mark.parametrize("reason", ["asked", "compiler", "slower", "compiled"])
@@ -374,8 +383,8 @@ def test_llama_cpp_is_not_compiled_where_nothing_is_gained(
 def test_what_is_wrong_with_a_prebuilt_llama_cpp_is_said(
     monkeypatch: pytest.MonkeyPatch, code: int, stderr: str, reason: str
 ) -> None:
-    ended = SimpleNamespace(returncode=code, stderr=stderr)
-    monkeypatch.setattr(environment.subprocess, "run", lambda *_, **__: ended)
+    result = SimpleNamespace(returncode=code, stderr=stderr)
+    monkeypatch.setattr(environment.subprocess, "run", lambda *_, **__: result)
     fault = environment._try_llama(Path("python"), "prebuilt")
     assert fault == f"The prebuilt llama.cpp does not work here: {reason}"
 
@@ -407,10 +416,10 @@ def test_a_llama_cpp_that_does_not_work_is_replaced_or_an_error(
     monkeypatch.setattr(environment, "_asked_library", lambda: asked)
     for name in ("_remove_former", "_install", "_install_torch", "_pip"):
         monkeypatch.setattr(environment, name, lambda *_, **__: None)
-    removed: list[str] = []
-    monkeypatch.setattr(environment, "_remove_llama", lambda _: removed.append("library"))
+    calls: list[str] = []
+    monkeypatch.setattr(environment, "_remove_llama", lambda _: calls.append("library"))
     monkeypatch.setattr(
-        environment, "_pip_succeeds", lambda _, *words: removed.append(" ".join(words))
+        environment, "_pip_succeeds", lambda _, *words: calls.append(" ".join(words))
     )
     monkeypatch.setattr(environment, "_works", lambda _: True)
     monkeypatch.setattr(environment, "finds_compiler", lambda: compiler)
@@ -418,7 +427,9 @@ def test_a_llama_cpp_that_does_not_work_is_replaced_or_an_error(
     monkeypatch.setattr(
         environment,
         "_try_llama",
-        lambda _, tried: f"{tried}: it ended with -4" if library in (tried, "both") else "",
+        lambda _, library_name: (
+            f"{library_name}: it ended with -4" if library in (library_name, "both") else ""
+        ),
     )
     if state is None:
         with pytest.raises(SystemExit, match="it ended with -4"):
@@ -427,10 +438,10 @@ def test_a_llama_cpp_that_does_not_work_is_replaced_or_an_error(
         return
     environment.ready()
     anew = ["library", "cache remove llama_cpp_python"]  # else pip installs the same again
-    assert removed == (anew if library == "compiled" else [])
-    told = capsys.readouterr().out
-    assert f"{library}: it ended with -4\n" in told
-    assert environment._INSTEAD_OF_FAILING[library] in told
+    assert calls == (anew if library == "compiled" else [])
+    output = capsys.readouterr().out
+    assert f"{library}: it ended with -4\n" in output
+    assert environment._INSTEAD_OF_FAILING[library] in output
     assert json.loads((place / "localrag-installed.json").read_text())["llama.cpp"] == state
 
 
@@ -462,8 +473,8 @@ def test_amx_is_left_out_where_a_compiler_may_set_it_up_wrongly(
     stand_in = SimpleNamespace(system=lambda: system, machine=lambda: machine)
     monkeypatch.setattr(environment, "platform", stand_in)
     monkeypatch.setattr(environment.shutil, "which", str)
-    told = SimpleNamespace(returncode=macros is None, stdout=f"#define EMPTY\n{macros}\n")
-    monkeypatch.setattr(environment.subprocess, "run", lambda *_, **__: told)
+    result = SimpleNamespace(returncode=macros is None, stdout=f"#define EMPTY\n{macros}\n")
+    monkeypatch.setattr(environment.subprocess, "run", lambda *_, **__: result)
     flags = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" if left_out else ""
     assert environment._without_amx() == flags
 
@@ -485,23 +496,23 @@ def test_a_lean_installation_leaves_out_what_nothing_else_imports(tmp_path: Path
     whole = {
         canonicalize_name(name) for name, _, _ in ENTRY.findall((LOCKS / "run.txt").read_text())
     }
-    kept = {canonicalize_name(name) for name, _, _ in ENTRY.findall(lock.read_text())}
-    assert whole - kept == environment.LEFT_OUT & whole
+    names = {canonicalize_name(name) for name, _, _ in ENTRY.findall(lock.read_text())}
+    assert whole - names == environment.LEFT_OUT & whole
     assert environment.LEFT_OUT - whole <= {"torch"}  # which has lock files of its own
     assert set(wheels.LEFT_OUT) <= environment.LEFT_OUT  # of bundles, with what only those need
-    for name in kept:
+    for name in names:
         try:
             requires = metadata(name).get_all("Requires-Dist") or []
         except PackageNotFoundError:  # of another system
             continue
-        needed = {
-            canonicalize_name(one.name)
-            for one in map(Requirement, requires)
-            if one.marker is None or one.marker.evaluate({"extra": ""})
+        requirements = {
+            canonicalize_name(requirement.name)
+            for requirement in map(Requirement, requires)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
         }
         # Only what fetches tokenizers from the net asks for it.
-        known = {"tokenizers": {"huggingface-hub"}}.get(name, set())
-        assert needed & environment.LEFT_OUT == known, name
+        exceptions = {"tokenizers": {"huggingface-hub"}}.get(name, set())
+        assert requirements & environment.LEFT_OUT == exceptions, name
 
 
 def test_a_lean_installation_becomes_whole_but_not_the_other_way_round(
@@ -520,10 +531,10 @@ def test_a_lean_installation_becomes_whole_but_not_the_other_way_round(
     monkeypatch.setattr(environment, "_try_llama", lambda *_: "")
     monkeypatch.setattr(environment, "_works", lambda _: stamp.exists())
     monkeypatch.setattr(environment.venv, "create", lambda *_, **__: None)
-    for lean, wanted, installed in ((True, True, 0), (False, False, 1), (True, False, 1)):
+    for lean, lean_after, installations in ((True, True, 0), (False, False, 1), (True, False, 1)):
         environment.ready(lean=lean)
-        assert json.loads(stamp.read_text())["lean"] == wanted
-        assert len(torch) == installed
+        assert json.loads(stamp.read_text())["lean"] == lean_after
+        assert len(torch) == installations
 
 
 def test_nothing_of_the_folder_at_hand_is_run(
@@ -608,16 +619,16 @@ def locks(tmp_path: Path) -> Path:
 def test_a_scan_finds_in_every_form(
     form: str, locks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = advisory("one-and-two", ranges=ranges({"introduced": "0"}, {"fixed": "1.6"}))
+    record = advisory("one-and-two", ranges=ranges({"introduced": "0"}, {"fixed": "1.6"}))
     path = tmp_path / "advisories"
     if form == "folder":
         path.mkdir()
-        (path / "a.json").write_text(json.dumps(found))
+        (path / "a.json").write_text(json.dumps(record))
     elif form == "zip":
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("a.json", json.dumps(found))
+            archive.writestr("a.json", json.dumps(record))
     else:
-        path.write_text(json.dumps([found, advisory("other")] if form == "list" else found))
+        path.write_text(json.dumps([record, advisory("other")] if form == "list" else record))
     assert scan.main(["--advisories", str(path), "--locks", str(locks)]) == 1
     first, last = capsys.readouterr().out.splitlines()
     assert first == ("one-and-two 1.5: PYSEC-2026-1, CVE-2026-1: It ?[31mbreaks; fixed in: 1.6")
@@ -639,9 +650,9 @@ def test_a_scan_without_advisories_says_so(
         path = tmp_path / f"{number}.json"
         path.write_text(content)
         assert scan.main(["--advisories", str(path), "--locks", str(locks)]) == 2, content
-        said = capsys.readouterr()
-        assert "not scanned" in said.err
-        assert "none found" not in said.out + said.err
+        output = capsys.readouterr()
+        assert "not scanned" in output.err
+        assert "none found" not in output.out + output.err
     assert scan.main(["--advisories", str(tmp_path / "none"), "--locks", str(locks)]) == 2
 
 
@@ -651,8 +662,8 @@ def test_a_scan_that_finds_nothing_says_against_what(
     path = tmp_path / "a.json"
     path.write_text(json.dumps(advisory("other", versions=["1.5"])))
     assert scan.main(["--advisories", str(path), "--locks", str(locks)]) == 0
-    said = capsys.readouterr().out
-    assert "none found (1 locked versions, 1 advisories, the newest of 2026-11-20)" in said
+    output = capsys.readouterr().out
+    assert "none found (1 locked versions, 1 advisories, the newest of 2026-11-20)" in output
 
 
 def test_a_scan_knows_every_locked_package() -> None:
@@ -667,14 +678,14 @@ FITS = re.compile(r"\b(?:MIT|BSD|Apache|MPL-2\.0|PSF|ISC|AFFERO GPL 3\.0)", re.I
 
 
 def test_what_is_needed_to_run_has_a_licence_that_fits() -> None:
-    said = {}
+    licences = {}
     for name in entries("run"):
         try:
-            said[name] = licence_of(metadata(name))
+            licences[name] = licence_of(metadata(name))
         except PackageNotFoundError:
             continue  # of another system
-    assert {"rapidocr", "opencv-python-headless", "lxml", "watchfiles"} <= said.keys()
-    unclear = {name for name, licence in said.items() if not FITS.search(licence)}
+    assert {"rapidocr", "opencv-python-headless", "lxml", "watchfiles"} <= licences.keys()
+    unclear = {name for name, licence in licences.items() if not FITS.search(licence)}
     # Empty packages of PyMuPDF's, without a word.
     assert unclear <= {"pymupdf-layout", "pymupdf4llm"}
 
@@ -698,8 +709,10 @@ def test_the_sbom_of_what_is_installed(tmp_path: Path) -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     listing = json.loads(text)
     assert listing["metadata"]["component"]["purl"] == f"pkg:pypi/localrag-offline@{__version__}"
-    needs = {each["ref"].split("==")[0]: each for each in listing["dependencies"]}
+    needs = {dependency["ref"].split("==")[0]: dependency for dependency in listing["dependencies"]}
     assert {"torch", "faiss-cpu", "llama-cpp-python", "sympy"} <= needs.keys()
     assert "pytest" not in needs
-    licences = {each["name"].lower(): each.get("licenses") for each in listing["components"]}
+    licences = {
+        component["name"].lower(): component.get("licenses") for component in listing["components"]
+    }
     assert licences["click"] == [{"license": {"id": "BSD-3-Clause"}}]

@@ -37,9 +37,9 @@ def test_a_path_without_links_opens(tmp_path: Path, open_unlinked: Open) -> None
         assert file.read() == b"words"
         assert not os.get_inheritable(file.fileno())
     for place in (folder, Path(os.sep)):
-        opened = open_unlinked(str(place), os.O_RDONLY | os.O_DIRECTORY)
-        assert os.path.samestat(os.fstat(opened), place.stat())
-        os.close(opened)
+        descriptor = open_unlinked(str(place), os.O_RDONLY | os.O_DIRECTORY)
+        assert os.path.samestat(os.fstat(descriptor), place.stat())
+        os.close(descriptor)
     with pytest.raises(FileNotFoundError):
         open_unlinked(str(folder / "b.txt"), os.O_RDONLY)
 

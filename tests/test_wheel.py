@@ -32,18 +32,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def run(installed: Path, *command: str) -> str:
+def run(python: Path, *command: str) -> str:
     """A command of that environment. The clone that runs these tests is not on its path."""
     variables = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
-    done = subprocess.run(
-        [installed.with_name(command[0]), *command[1:]],
-        cwd=installed.parent,
+    result = subprocess.run(
+        [python.with_name(command[0]), *command[1:]],
+        cwd=python.parent,
         env=variables,
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout
+    return result.stdout
 
 
 def test_the_command_of_the_wheel_says_its_version(installed: Path) -> None:
@@ -58,6 +58,6 @@ def test_the_wheel_brings_its_page_prompts_and_documents(installed: Path) -> Non
         " ('messages_zh.toml', 'server/static/app.js', 'prompts/zh/answer.txt',"
         " 'bundle/docs/README.md', 'bundle/docs/LICENSE'))))"
     )
-    file, there = run(installed, "python", "-c", program).splitlines()
+    file, presence = run(installed, "python", "-c", program).splitlines()
     assert Path(file).is_relative_to(installed.parents[1])
-    assert set(there.split()) == {"True"}
+    assert set(presence.split()) == {"True"}

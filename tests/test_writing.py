@@ -37,7 +37,7 @@ MAKERS = {
 
 def makers(source: str) -> list[str]:
     """Calls that may make a file: `line: name`."""
-    found = []
+    places = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
@@ -51,14 +51,14 @@ def makers(source: str) -> list[str]:
         opens = (name == "open" and owner != "os") or name == "ZipFile"
         low = name == "open" and owner == "os" and _may_write(node)
         if name in MAKERS or low or (opens and _writes(node, name)):
-            found.append(f"{node.lineno}: {name}")
-    return found
+            places.append(f"{node.lineno}: {name}")
+    return places
 
 
 def _may_write(call: ast.Call) -> bool:
     """Whether `os.open` is told, or may be told, to write."""
     flags = ast.unparse(call.args[1])
-    if any(f"O_{each}" in flags for each in ("WRONLY", "RDWR", "CREAT", "APPEND", "TRUNC")):
+    if any(f"O_{mode}" in flags for mode in ("WRONLY", "RDWR", "CREAT", "APPEND", "TRUNC")):
         return True
     return "O_RDONLY" not in flags and "flags" not in flags
 
@@ -106,10 +106,10 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 def test_no_other_module_makes_files() -> None:
     names = {path.relative_to(PACKAGE).as_posix(): path for path in MODULES}
     faults = {
-        name: found
+        name: calls
         for name, path in names.items()
         if name not in ELSEWHERE
         and not name.startswith((*LIBRARY, INSTALLER))
-        and (found := makers(path.read_text(encoding="utf-8")))
+        and (calls := makers(path.read_text(encoding="utf-8")))
     }
     assert faults == {}

@@ -138,9 +138,9 @@ def write_inputs(folder: Path, benchmarks: Path) -> None:
         path = folder / "wtq" / "csv" / f"{name}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("Bridge,Opened\nAvon,1851\nBirch,1866\n", encoding="utf-8")
-    asked = {"id": "1", "question": "When was Avon opened?", "answers": ["1851"]}
+    query = {"id": "1", "question": "When was Avon opened?", "answers": ["1851"]}
     write_lines(
-        folder / "wtq" / "questions.jsonl", [asked | {"table": f"csv/{name}.csv"} for name in "ab"]
+        folder / "wtq" / "questions.jsonl", [query | {"table": f"csv/{name}.csv"} for name in "ab"]
     )
     tables = runpy.run_path(str(benchmarks / "table_questions.py"))
     rows: dict[str, list[str]] = {name: ["nothing"] for name in tables["NOISE"]}

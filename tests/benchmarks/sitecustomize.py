@@ -78,8 +78,8 @@ def least(schema: Mapping[str, Any]) -> object:
 
 
 def model(*_: object) -> factory.Model:
-    made = Fast()
-    return factory.Model(made, made, lambda: None, view=model)
+    embedder = Fast()
+    return factory.Model(embedder, embedder, lambda: None, view=model)
 
 
 factory.make_embedder = lambda *_: Forgetful(DIMENSION)

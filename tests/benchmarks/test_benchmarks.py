@@ -158,8 +158,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(tmp_path: Path) -> dict[str, str]:
     """Folders of its own, models that cost nothing, and this checkout's code in every process."""
     own = {f"XDG_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "DATA", "STATE")}
-    here = Path(__file__).parent
-    path = os.pathsep.join(map(str, (here, here.parent, ROOT)))
+    folder = Path(__file__).parent
+    path = os.pathsep.join(map(str, (folder, folder.parent, ROOT)))
     more = {
         "LOCALRAG_LLM_MODEL": SMALL,
         "LOCALRAG_ANSWER_MAX_TOKENS": "8",
@@ -221,7 +221,7 @@ def _written(folder: Path) -> dict[Path, int]:
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     """What it prints; that and its complaints where it fails."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
         env=environment,
@@ -230,8 +230,8 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
         timeout=550,
         check=False,
     )
-    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    assert result.returncode == 0, f"{shlex.join(command)}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
 
 
 def test_every_benchmark_is_run_here_or_says_why_not() -> None:

@@ -25,7 +25,7 @@ def make_wheel(
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
     about = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{headers}"
-    about += "".join(f"Requires-Dist: {each}\n" for each in requires)
+    about += "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     files: dict[str, str | bytes] = {
         f"{name.replace('-', '_')}/__init__.py": f"VERSION = {version!r}\n",
         **(extra_files or {}),
@@ -54,8 +54,8 @@ Maker = Callable[[Path], Path]
 class FakePip:
     """Answers `pip wheel` and `pip download` from makers by specification, and remembers."""
 
-    def __init__(self, known: Mapping[str, Maker], source_only: tuple[str, ...] = ()) -> None:
-        self._known = dict(known)
+    def __init__(self, makers: Mapping[str, Maker], source_only: tuple[str, ...] = ()) -> None:
+        self._known = dict(makers)
         self._source_only = source_only
         self.calls: list[tuple[str, ...]] = []
 
@@ -67,16 +67,16 @@ class FakePip:
         wheels_only = "--only-binary=:all:" in words
         if "--index-url" in words:
             words.pop(words.index("--index-url") + 1)
-        wanted = [word for word in words[1:] if not word.startswith("--")]
-        for each in wanted:
-            name = re.split(r"[=<>~!]", each)[0]
-            if each not in self._known or (wheels_only and name in self._source_only):
+        requirements = [word for word in words[1:] if not word.startswith("--")]
+        for requirement in requirements:
+            name = re.split(r"[=<>~!]", requirement)[0]
+            if requirement not in self._known or (wheels_only and name in self._source_only):
                 return 1, [
-                    "Collecting " + each,
-                    f"ERROR: No matching distribution found for {each}",
+                    "Collecting " + requirement,
+                    f"ERROR: No matching distribution found for {requirement}",
                 ]
-        for each in wanted:
-            self._known[each](folder)
+        for requirement in requirements:
+            self._known[requirement](folder)
         return 0, []
 
     def know(self, specification: str, maker: Maker) -> None:

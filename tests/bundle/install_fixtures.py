@@ -43,8 +43,8 @@ def wheel(folder: Path, name: str, version: str, files: dict[str, str], package:
     content[f"{about}/RECORD"] = "".join(rows) + f"{about}/RECORD,,\n"
     path = folder / f"{name}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        for one, text in content.items():
-            archive.writestr(one, text)
+        for member, text in content.items():
+            archive.writestr(member, text)
     return path
 
 
@@ -64,10 +64,10 @@ def make_bundle(
         code = {"__init__.py": "", "__main__.py": QUICK_PIP}
         wheel(folder / "wheels", "pip", "1.0", code)
     if pip == "real":
-        carried = sorted((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
-        if not carried:
+        wheels = sorted((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
+        if not wheels:
             pytest.skip("only where Python carries a wheel of pip")
-        shutil.copy(carried[-1], folder / "wheels")
+        shutil.copy(wheels[-1], folder / "wheels")
     for path, content in {
         "models/tiny/model.gguf": model,
         "models/tiny/installed.json": b"{}",
@@ -112,12 +112,12 @@ def write_manifest(folder: Path, **changes: Any) -> dict[str, Any]:
 def make_delta(base: Path, new: Path, folder: Path) -> Path:
     """What of `new` is not in `base`."""
     manifest = json.loads((new / "manifest.json").read_text("utf-8"))
-    held = {(one["path"], one["sha256"]) for one in entries(base)}
-    for one in manifest["files"]:
-        one["in_base"] = (one["path"], one["sha256"]) in held
-        if not one["in_base"]:
-            (folder / one["path"]).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(new / one["path"], folder / one["path"])
+    base_files = {(entry["path"], entry["sha256"]) for entry in entries(base)}
+    for file in manifest["files"]:
+        file["in_base"] = (file["path"], file["sha256"]) in base_files
+        if not file["in_base"]:
+            (folder / file["path"]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(new / file["path"], folder / file["path"])
     digest = hashlib.sha256((base / "manifest.json").read_bytes()).hexdigest()
     manifest["base"] = {"manifest_sha256": digest}
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
@@ -125,8 +125,8 @@ def make_delta(base: Path, new: Path, folder: Path) -> Path:
 
 
 def zipped(folder: Path, archive: Path, top: str = "") -> Path:
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
-                packed.write(path, top + path.relative_to(folder).as_posix())
+                zip_file.write(path, top + path.relative_to(folder).as_posix())
     return archive

@@ -8,11 +8,11 @@ import struct
 def elf(*libraries: str) -> bytes:
     """A shared object for Linux."""
     names = b"\0" + b"".join(name.encode() + b"\0" for name in libraries)
-    needed, at = b"", 1
+    entries, at = b"", 1
     for name in libraries:
-        needed += struct.pack("<qQ", 1, at)  # DT_NEEDED
+        entries += struct.pack("<qQ", 1, at)  # DT_NEEDED
         at += len(name) + 1
-    dynamic = needed + struct.pack("<qQ", 0, 0)
+    dynamic = entries + struct.pack("<qQ", 0, 0)
     titles = b"\0.dynstr\0.dynamic\0.shstrtab\0"
     start = 64
     places = (start, start + len(names), start + len(names) + len(dynamic))

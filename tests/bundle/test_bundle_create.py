@@ -73,7 +73,7 @@ def spec(name: str, kind: Any = "commercial", licence: str = "Apache-2.0") -> Mo
 @pytest.fixture
 def store(tmp_path: Path) -> ModelStore:
     """A store with a model of the starter preset, and one that may not be sold."""
-    known = Catalogue(
+    model_catalogue = Catalogue(
         models=(
             spec("tiny"),
             spec("unsellable", "non-commercial", "research only"),
@@ -85,7 +85,7 @@ def store(tmp_path: Path) -> ModelStore:
     for name in ("tiny", "unsellable"):
         (folder / name / "sub").mkdir(parents=True)
         (folder / name / "sub" / "weights.gguf").write_bytes(WEIGHTS)
-    return ModelStore(folder, known)
+    return ModelStore(folder, model_catalogue)
 
 
 @pytest.fixture
@@ -133,12 +133,12 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
     tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "out" / "made"
-    said: list[str] = []
+    messages: list[str] = []
 
     def told(template: str, /, **values: object) -> None:
-        said.append(template.format(**values))
+        messages.append(template.format(**values))
 
-    made = creation.create(place, request_, store, tmp_path / "cache", told, pip)
+    bundle = creation.create(place, request_, store, tmp_path / "cache", told, pip)
     whole = read_manifest(place)
     files = files_of(place)
     assert {file.path for file in whole.files} == files.keys() - {"manifest.json"}
@@ -146,9 +146,9 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
         data = files[file.path]
         assert (len(data), hashlib.sha256(data).hexdigest()) == (file.bytes, file.sha256)
     assert (whole.preset, whole.base, whole.target) == ("starter", None, request_.target)
-    assert (made.path, made.wheels, made.models) == (place, 5, ("tiny",))
-    assert made.files == len(files)
-    assert made.bytes == sum(file.bytes for file in whole.files)
+    assert (bundle.path, bundle.wheels, bundle.models) == (place, 5, ("tiny",))
+    assert bundle.files == len(files)
+    assert bundle.bytes == sum(file.bytes for file in whole.files)
     assert beside(place) == {"made"}
     assert files["install.py"] == packing.pack(tmp_path / "own" / "install.py").read_bytes()
     assert b"install.py" in files["README.txt"]
@@ -156,7 +156,7 @@ def test_a_bundle_holds_what_its_manifest_says_and_nothing_else(
     assert {"docs/README.md", "docs/docs/guide/use.zh-CN.md", "docs/LICENSE"} <= files.keys()
     pages = (Path(__file__).resolve().parents[2] / "docs" / "security").glob("*.md")
     assert {f"docs/docs/security/{page.name}" for page in pages} <= files.keys()
-    assert said[0] == "Downloading the packages"
+    assert messages[0] == "Downloading the packages"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only where files have modes")
@@ -166,14 +166,14 @@ def test_a_bundle_is_its_makers_alone_until_it_is_unpacked(
 ) -> None:
     before = os.umask(0o022)
     try:
-        made = create(tmp_path / "out" / "made", replace(request_, archive=archive), store, pip)
+        bundle = create(tmp_path / "out" / "made", replace(request_, archive=archive), store, pip)
     finally:
         os.umask(before)
     place = tmp_path / "out"
-    assert [one for one in (place, *place.rglob("*")) if one.stat().st_mode & 0o077] == []
+    assert [path for path in (place, *place.rglob("*")) if path.stat().st_mode & 0o077] == []
     if archive:
-        with zipfile.ZipFile(made.path) as packed:
-            assert {one.external_attr >> 16 & 0o777 for one in packed.infolist()} == {0o644}
+        with zipfile.ZipFile(bundle.path) as zip_file:
+            assert {member.external_attr >> 16 & 0o777 for member in zip_file.infolist()} == {0o644}
 
 
 def test_models_are_known_as_checked_where_the_bundle_goes(
@@ -181,19 +181,19 @@ def test_models_are_known_as_checked_where_the_bundle_goes(
 ) -> None:
     place = tmp_path / "made"
     create(place, request_, store, pip)
-    there = ModelStore(place / "models", store.catalogue)
-    assert there.path("tiny") == place / "models" / "tiny"
-    assert [check.fault for check in there.verify(("tiny",))] == [None]
-    copied = place / "models" / "tiny" / "sub" / "weights.gguf"
-    assert not copied.samefile(store.folder / "tiny" / "sub" / "weights.gguf")
+    bundled_store = ModelStore(place / "models", store.catalogue)
+    assert bundled_store.path("tiny") == place / "models" / "tiny"
+    assert [check.fault for check in bundled_store.verify(("tiny",))] == [None]
+    weights = place / "models" / "tiny" / "sub" / "weights.gguf"
+    assert not weights.samefile(store.folder / "tiny" / "sub" / "weights.gguf")
 
 
 def test_every_wheel_has_its_licence_or_is_said_to_have_none(
     tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
-    made = create(place, request_, store, pip)
-    assert made.without_licence == ("bare",)
+    bundle = create(place, request_, store, pip)
+    assert bundle.without_licence == ("bare",)
     index = (place / "licences" / "INDEX.txt").read_text()
     for name in ("localrag-offline", "llama-cpp-python", "one", "pip"):
         assert (place / "licences" / name / "LICENSE").is_file()
@@ -213,15 +213,17 @@ def test_the_sbom_is_valid_and_names_everything_with_hash_and_licence(
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     listing = json.loads(text)
     assert listing["metadata"]["component"]["purl"] == "pkg:pypi/localrag-offline@1.0"
-    components = {each["name"]: each for each in listing["components"]}
+    components = {component["name"]: component for component in listing["components"]}
     assert components.keys() == {"llama-cpp-python", "one", "bare", "pip", "tiny"}
-    one = components["one"]
+    package = components["one"]
     data = (place / "wheels" / "one-1.0-py3-none-any.whl").read_bytes()
-    assert one["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}]
-    assert one["licenses"] == [{"license": {"id": "MIT"}}]
+    assert package["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}]
+    assert package["licenses"] == [{"license": {"id": "MIT"}}]
     assert components["tiny"]["type"] == "machine-learning-model"
     assert components["tiny"]["licenses"] == [{"license": {"id": "Apache-2.0"}}]
-    needs = {each["ref"]: each.get("dependsOn", []) for each in listing["dependencies"]}
+    needs = {
+        dependency["ref"]: dependency.get("dependsOn", []) for dependency in listing["dependencies"]
+    }
     assert needs["one==1.0"] == ["bare==1.0"]
     assert "model:tiny" in needs["localrag-offline==1.0"]
 
@@ -239,17 +241,19 @@ def test_an_extra_travels_only_where_it_is_asked_for(
 ) -> None:
     create(tmp_path / "without", with_client, store, pip)
     assert read_manifest(tmp_path / "without").extras == []
-    assert not any("psycopg" in each for each in pip.asked)
+    assert not any("psycopg" in requirement for requirement in pip.asked)
     place = tmp_path / "with"
-    made = create(place, replace(with_client, extras=("postgres",)), store, pip)
-    assert made.wheels == 6
+    bundle = create(place, replace(with_client, extras=("postgres",)), store, pip)
+    assert bundle.wheels == 6
     whole = verify(place).manifest
     assert whole.extras == ["postgres"]
     path = "wheels/psycopg-3.3-py3-none-any.whl"
     digest = hashlib.sha256((place / path).read_bytes()).hexdigest()
     assert [file.sha256 for file in whole.files if file.path == path] == [digest]
     listing = json.loads((place / "sbom.cdx.json").read_text())
-    needs = {each["ref"]: each.get("dependsOn", []) for each in listing["dependencies"]}
+    needs = {
+        dependency["ref"]: dependency.get("dependsOn", []) for dependency in listing["dependencies"]
+    }
     assert "psycopg==3.3" in needs["localrag-offline==1.0"]
     assert "\npsycopg  3.3  " in (place / "licences" / "INDEX.txt").read_text()
 
@@ -275,10 +279,13 @@ def test_a_model_that_needs_pytorch_is_not_put_into_a_lean_bundle(
 ) -> None:
     weights = ModelFile(path="model.safetensors", size=1, sha256="0" * 64)
     heavy = structs.replace(spec("heavy"), files=(weights,))
-    known = Catalogue(models=(heavy,), presets={"starter": ("heavy",)})
+    model_catalogue = Catalogue(models=(heavy,), presets={"starter": ("heavy",)})
     with pytest.raises(UsageError, match="heavy needs PyTorch"):
         create(
-            tmp_path / "made", replace(request_, lean=True), ModelStore(tmp_path / "m", known), pip
+            tmp_path / "made",
+            replace(request_, lean=True),
+            ModelStore(tmp_path / "m", model_catalogue),
+            pip,
         )
     assert pip.calls == []
 
@@ -296,8 +303,8 @@ def test_an_extra_is_brought_later_by_a_delta(
     old, new = tmp_path / "old", tmp_path / "new"
     create(old, with_client, store, pip)
     create(new, replace(with_client, extras=("postgres",), since=old), store, pip)
-    carried = [path for path in files_of(new) if path.startswith(("wheels/", "models/"))]
-    assert carried == ["wheels/psycopg-3.3-py3-none-any.whl"]
+    paths = [path for path in files_of(new) if path.startswith(("wheels/", "models/"))]
+    assert paths == ["wheels/psycopg-3.3-py3-none-any.whl"]
     assert verify(new, old).manifest.extras == ["postgres"]
 
 
@@ -311,9 +318,9 @@ def test_an_extra_that_the_wheel_of_localrag_does_not_have_is_named(
 
 def test_extras_are_those_of_the_project() -> None:
     text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text("utf-8")
-    there = tomllib.loads(text)["project"]["optional-dependencies"]
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
     for extra, package in EXTRAS.items():
-        assert package in {Requirement(each).name for each in there[extra]}
+        assert package in {Requirement(requirement).name for requirement in extras[extra]}
 
 
 def test_a_model_that_is_not_here_is_named_before_anything_is_made(
@@ -351,11 +358,11 @@ def test_a_licence_that_forbids_selling_must_be_accepted(
     tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
-    wanted = replace(request_, preset=None, models=("unsellable",))
+    changed_request = replace(request_, preset=None, models=("unsellable",))
     with pytest.raises(ModelLicenceError, match=r"research only.*--accept-licence"):
-        create(place, wanted, store, pip)
-    made = create(place, replace(wanted, accept_licence=True), store, pip)
-    assert made.models == ("unsellable",)
+        create(place, changed_request, store, pip)
+    bundle = create(place, replace(changed_request, accept_licence=True), store, pip)
+    assert bundle.models == ("unsellable",)
     assert read_manifest(place).preset is None
 
 
@@ -378,11 +385,11 @@ def test_what_a_killed_process_left_has_no_manifest_and_is_replaced(
     tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made"
-    left = tmp_path / "made.0123456789abcdef.partial"
-    (left / "wheels").mkdir(parents=True)
-    (left / "wheels" / "old.whl").touch()
+    remains = tmp_path / "made.0123456789abcdef.partial"
+    (remains / "wheels").mkdir(parents=True)
+    (remains / "wheels" / "old.whl").touch()
     with pytest.raises(BundleError, match="never finished"):
-        read_manifest(left)
+        read_manifest(remains)
     create(place, request_, store, pip)
     assert beside(place) == {"made"}
     assert not (place / "wheels" / "old.whl").exists()
@@ -394,13 +401,13 @@ def killed_at(
     """Make a bundle in a process that dies at that file operation; whether it got so far."""
     process = os.fork()
     if not process:
-        left = event
+        countdown = event
 
         def count(name: str, _: object) -> None:
-            nonlocal left
+            nonlocal countdown
             if name in ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.utime"):
-                left -= 1
-                if not left:
+                countdown -= 1
+                if not countdown:
                     os._exit(9)
 
         sys.addaudithook(count)
@@ -419,11 +426,11 @@ def killed_at(
 def test_a_kill_at_any_file_operation_leaves_a_whole_bundle_or_none(
     archive: bool, tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
-    wanted = replace(request_, archive=archive)
+    changed_request = replace(request_, archive=archive)
     place = tmp_path / "out" / "made"
     final = place.with_name("made.zip") if archive else place
     event, kills = 1, 0
-    while killed_at(event, place, wanted, store, pip):
+    while killed_at(event, place, changed_request, store, pip):
         kills += 1
         if final.exists():
             folder = final
@@ -446,13 +453,13 @@ def test_a_folder_of_somebody_else_is_never_deleted(
     tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip, name: str
 ) -> None:
     place = tmp_path / "made"
-    theirs = tmp_path / name / "thesis.txt"
-    theirs.parent.mkdir()
-    theirs.touch()
+    thesis = tmp_path / name / "thesis.txt"
+    thesis.parent.mkdir()
+    thesis.touch()
     create(place, request_, store, pip)
     with pytest.raises(UsageError, match="already exists"):
         create(place, request_, store, pip)
-    assert theirs.exists()
+    assert thesis.exists()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only where anybody may make links")
@@ -473,15 +480,15 @@ def test_what_was_being_deleted_when_it_was_killed_goes_the_next_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Deleting is cut short at file after file; so is it of what was about to get its name."""
-    left = tmp_path / "made.0123456789abcdef.partial"
-    create(tmp_path / "sound", request_, store, pip).path.rename(left)
+    remains = tmp_path / "made.0123456789abcdef.partial"
+    create(tmp_path / "sound", request_, store, pip).path.rename(remains)
     real, cuts = os.unlink, 0
 
     def cut(path: Any, **more: Any) -> None:
         real(path, **more)
         raise KeyboardInterrupt
 
-    while left.exists() and any(path.is_file() for path in left.rglob("*")):
+    while remains.exists() and any(path.is_file() for path in remains.rglob("*")):
         with monkeypatch.context() as context:
             context.setattr(os, "unlink", cut)
             with pytest.raises(KeyboardInterrupt), staging.staging_folder(tmp_path / "made"):
@@ -537,8 +544,8 @@ def test_a_delta_holds_what_changed_and_what_one_begins_with(
     newer = make_wheel(
         tmp_path / "own", "localrag-offline", "2.0", requires=("one", "llama-cpp-python")
     )
-    wanted = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
-    made = create(new, wanted, store, pip)
+    demand = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
+    bundle = create(new, demand, store, pip)
     delta, files = read_manifest(new), files_of(new)
     digest = hashlib.sha256((old / "manifest.json").read_bytes()).hexdigest()
     assert delta.base == digest
@@ -553,9 +560,9 @@ def test_a_delta_holds_what_changed_and_what_one_begins_with(
         assert file.in_base == (before.get(file.path) == file.sha256 and file.path in before) or (
             file.path == "install.py"
         )
-    assert made.bytes == sum(file.bytes for file in delta.carried)
-    again = create(tmp_path / "third", replace(wanted, since=old / "manifest.json"), store, pip)
-    assert again.files == made.files
+    assert bundle.bytes == sum(file.bytes for file in delta.carried)
+    again = create(tmp_path / "third", replace(demand, since=old / "manifest.json"), store, pip)
+    assert again.files == bundle.files
 
 
 def test_a_delta_builds_upon_a_whole_bundle_for_the_same_machine(
@@ -581,8 +588,8 @@ def test_a_delta_builds_upon_an_archive_too(
     newer = make_wheel(
         tmp_path / "own", "localrag-offline", "2.0", requires=("one", "llama-cpp-python")
     )
-    wanted = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
-    delta = create(tmp_path / "new", wanted, store, pip).path
+    changed_request = replace(request_, wheels=(newer, request_.wheels[1]), since=old)
+    delta = create(tmp_path / "new", changed_request, store, pip).path
     assert [path.name for path in (delta / "wheels").iterdir()] == [newer.name]
     assert not (delta / "models").exists()
     checked = verify(delta, old)
@@ -590,31 +597,31 @@ def test_a_delta_builds_upon_an_archive_too(
     assert len(checked.manifest.models) == 2
     old.write_bytes(b"no archive")
     with pytest.raises(BundleError, match="is not a readable archive"):
-        create(tmp_path / "x", wanted, store, pip)
+        create(tmp_path / "x", changed_request, store, pip)
     with zipfile.ZipFile(old, "w") as empty:
         empty.writestr("x", b"")
     with pytest.raises(BundleError, match=r"contains no manifest\.json"):
-        create(tmp_path / "x", wanted, store, pip)
+        create(tmp_path / "x", changed_request, store, pip)
 
 
 def test_an_archive_holds_the_same_in_one_folder_and_wheels_as_they_are(
     tmp_path: Path, store: ModelStore, request_: BundleRequest, pip: FakePip
 ) -> None:
     place = tmp_path / "made-1.0"
-    made = create(place, replace(request_, archive=True), store, pip)
-    assert made.path == tmp_path / "made-1.0.zip"
-    assert made.bytes == made.path.stat().st_size
+    bundle = create(place, replace(request_, archive=True), store, pip)
+    assert bundle.path == tmp_path / "made-1.0.zip"
+    assert bundle.bytes == bundle.path.stat().st_size
     assert beside(place) == {"made-1.0.zip"}
-    with zipfile.ZipFile(made.path) as archive:
+    with zipfile.ZipFile(bundle.path) as archive:
         assert archive.testzip() is None
-        stored = {each.filename for each in archive.infolist() if each.compress_type == 0}
+        names = {member.filename for member in archive.infolist() if member.compress_type == 0}
         archive.extractall(tmp_path / "own" / "unpacked")
     unpacked = tmp_path / "own" / "unpacked" / "made-1.0"
     whole = read_manifest(unpacked)
     assert whole.files == hash_files(unpacked)
-    assert "made-1.0/wheels/one-1.0-py3-none-any.whl" in stored
-    assert "made-1.0/models/tiny/sub/weights.gguf" in stored
-    assert "made-1.0/sbom.cdx.json" not in stored
+    assert "made-1.0/wheels/one-1.0-py3-none-any.whl" in names
+    assert "made-1.0/models/tiny/sub/weights.gguf" in names
+    assert "made-1.0/sbom.cdx.json" not in names
 
 
 def test_llama_cpp_that_can_neither_be_compiled_nor_fetched_says_how_to_make_it(
@@ -622,12 +629,12 @@ def test_llama_cpp_that_can_neither_be_compiled_nor_fetched_says_how_to_make_it(
 ) -> None:
     own = request_.wheels[:1]
     windows = Target(system="windows", machine="x86_64", python="3.12")
-    for wanted in (
+    for demand in (
         replace(request_, target=windows, wheels=own, compiled=True),
         replace(request_, target=replace_target(targets.here(), "cuda"), wheels=own),
     ):
         with pytest.raises(BundleError, match=r"GGML_NATIVE=OFF.* --wheel PATH"):
-            create(tmp_path / "made", wanted, store, pip)
+            create(tmp_path / "made", demand, store, pip)
 
 
 LIBRARIES = {
@@ -659,15 +666,17 @@ def prebuilt_pip(pip: FakePip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def fetch(name: str, folder: Path) -> Path:
         platforms = [word.partition("=")[2] for word in pip.calls[-1] if "--platform=" in word]
         (wheel,) = (
-            path for one in platforms for path in (place / one).glob(f"{name.replace('-', '_')}-*")
+            path
+            for system in platforms
+            for path in (place / system).glob(f"{name.replace('-', '_')}-*")
         )
         return Path(shutil.copy(wheel, folder))
 
     for text in distribution(llama_cpp.NAME).requires or ():
-        needed = Requirement(text)
-        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-            name = canonicalize_name(needed.name)
-            pip.know(f"{name}{needed.specifier}", partial(make_wheel, name=name, version="99"))
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            name = canonicalize_name(requirement.name)
+            pip.know(f"{name}{requirement.specifier}", partial(make_wheel, name=name, version="99"))
     for name, version in prebuilt.RELEASES.items():
         pip.know(f"{name}=={version}", partial(fetch, name))
     return pip
@@ -681,15 +690,15 @@ def test_a_bundle_for_any_system_is_made_here_with_a_prebuilt_llama_cpp(
     python = "3.12" if targets.here().python != "3.12" else "3.13"  # so that none is of here
     target = Target(system=system, machine=machine, python=python)
     place = tmp_path / "made 目录"
-    made = create(
+    bundle = create(
         place, replace(request_, target=target, wheels=request_.wheels[:1]), store, prebuilt_pip
     )
     library = LIBRARIES[name][0]
-    carried = {
+    packages = {
         file.path.removeprefix("wheels/").partition("-")[0]
         for file in verify(place).manifest.wheels
     }
-    assert carried >= {
+    assert packages >= {
         "localrag_offline",
         "llama_cpp_python",
         "one",
@@ -706,10 +715,10 @@ def test_a_bundle_for_any_system_is_made_here_with_a_prebuilt_llama_cpp(
             for path in archive.namelist()
         )
     listing = json.loads((place / "sbom.cdx.json").read_text())
-    assert library in {each["name"] for each in listing["components"]}
+    assert library in {component["name"] for component in listing["components"]}
     assert (place / "licences" / library / "LICENSE").is_file()
     expected = {"llama-cpp-py-sync": ("MSVCP140.dll",)} if system == "windows" else {}
-    assert made.without_library == expected
+    assert bundle.without_library == expected
 
 
 def test_a_prebuilt_llama_cpp_with_another_hash_is_no_part_of_a_bundle(
@@ -721,9 +730,9 @@ def test_a_prebuilt_llama_cpp_with_another_hash_is_no_part_of_a_bundle(
 ) -> None:
     monkeypatch.setitem(prebuilt.SHA256, "llama-cpp-py-sync", ())
     target = Target(system="windows", machine="x86_64", python="3.13")
-    wanted = replace(request_, target=target, wheels=request_.wheels[:1])
+    changed_request = replace(request_, target=target, wheels=request_.wheels[:1])
     with pytest.raises(BundleError, match=r"not the release of llama-cpp-py-sync that was tested"):
-        create(tmp_path / "made", wanted, store, prebuilt_pip)
+        create(tmp_path / "made", changed_request, store, prebuilt_pip)
     assert beside(tmp_path / "made") == set()
 
 

@@ -35,32 +35,32 @@ def there(tmp_path: Path) -> Path:
     return tmp_path / "to here" / "it goes"
 
 
-def install(bundle: Path, there: Path, *more: str) -> int:
-    return program.main([str(bundle), "--to", str(there), "--yes", *more], bundle / "install.py")
+def install(bundle: Path, target: Path, *more: str) -> int:
+    return program.main([str(bundle), "--to", str(target), "--yes", *more], bundle / "install.py")
 
 
-def launch(there: Path, *words: str) -> list[str]:
-    launcher = there / "bin" / ("localrag.bat" if ON_WINDOWS else "localrag")
+def launch(target: Path, *words: str) -> list[str]:
+    launcher = target / "bin" / ("localrag.bat" if ON_WINDOWS else "localrag")
     environment = {k: v for k, v in os.environ.items() if k != "LOCALRAG_MODELS"}
-    done = subprocess.run(
+    result = subprocess.run(
         [str(launcher), *words], env=environment, capture_output=True, text=True, check=True
     )
-    return done.stdout.splitlines()
+    return result.stdout.splitlines()
 
 
-def state(there: Path) -> dict[str, bytes]:
+def state(target: Path) -> dict[str, bytes]:
     """Every file that is not Python's own, by its path."""
     return {
-        path.relative_to(there).as_posix(): path.read_bytes()
-        for path in sorted(there.rglob("*"))
+        path.relative_to(target).as_posix(): path.read_bytes()
+        for path in sorted(target.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
 
 
 def test_install_and_again(bundle: Path, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert install(bundle, there) == 0
-    said = capsys.readouterr().out
-    assert [line.rpartition("localrag")[2][-12:] for line in said.splitlines()[-3:]] == [
+    output = capsys.readouterr().out
+    assert [line.rpartition("localrag")[2][-12:] for line in output.splitlines()[-3:]] == [
         "' doctor",
         "' add FOLDER"[-12:],
         'k "QUESTION"',
@@ -174,7 +174,7 @@ def test_an_archive_that_spoils_after_the_check_is_named(
     capsys: pytest.CaptureFixture[str],
     error: Exception,
 ) -> None:
-    packed = zipped(bundle, tmp_path / "bundle.zip")
+    archive = zipped(bundle, tmp_path / "bundle.zip")
     run = Installer.run
 
     def spoilt(self: storage.Archive, name: str) -> None:
@@ -185,7 +185,7 @@ def test_an_archive_that_spoils_after_the_check_is_named(
         return run(self)
 
     monkeypatch.setattr(Installer, "run", running)
-    assert install(packed, there) == 1
+    assert install(archive, there) == 1
     assert "models/other/deep/model.onnx changed while it was read" in capsys.readouterr().err
     assert not list(there.rglob("*.part"))
 
@@ -193,19 +193,19 @@ def test_an_archive_that_spoils_after_the_check_is_named(
 def test_an_upgrade_keeps_what_is_the_users(there: Path, tmp_path: Path) -> None:
     # Bundles of 0.1 carry a wheel of the former name.
     assert install(make_bundle(tmp_path / "older", distribution="localrag"), there) == 0
-    mine = {
+    own_files = {
         "models/mine/my.gguf": b"mine",
         "library/catalogue.sqlite": b"mine",
         "config.toml": b"x",
     }
-    for path, content in mine.items():
+    for path, content in own_files.items():
         (there / path).parent.mkdir(parents=True, exist_ok=True)
         (there / path).write_bytes(content)
     (there / "models/tiny/installed.json").write_bytes(b'{"changed": "in use"}')
     newer = make_bundle(tmp_path / "newer", version="10.0.0")
     assert install(newer, there) == 0
     assert launch(there, "--version")[0] == "localrag 10.0.0"
-    assert {path: (there / path).read_bytes() for path in mine} == mine
+    assert {path: (there / path).read_bytes() for path in own_files} == own_files
     assert (there / "models/tiny/installed.json").read_bytes() == b'{"changed": "in use"}'
     assert len(list((there / "venv").iterdir())) == 1
     assert json.loads((there / "installed.json").read_text())["localrag"] == "10.0.0"
@@ -292,10 +292,10 @@ def test_cut_off_anywhere_it_works_as_before_or_is_completed(
         pytest.fail("never came to its end")
 
 
-def prepare(bundle: Path, there: Path) -> str:
-    with pytest.raises(BundleError) as caught:
-        Installer(verify(bundle), there, print).prepare()
-    return str(caught.value)
+def prepare(bundle: Path, target: Path) -> str:
+    with pytest.raises(BundleError) as error:
+        Installer(verify(bundle), target, print).prepare()
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -324,9 +324,9 @@ def test_an_older_bundle_replaces_a_newer_one_only_if_that_is_said(
     assert install(bundle, there) == 0
     write_manifest(bundle, created="2026-02-28T23:59:59Z")
     assert install(bundle, there) == 1
-    said = capsys.readouterr().err
-    assert "of 2026-02-28T23:59:59Z is older than the one that is installed" in said
-    assert "--older" in said
+    stderr = capsys.readouterr().err
+    assert "of 2026-02-28T23:59:59Z is older than the one that is installed" in stderr
+    assert "--older" in stderr
     record = (there / "installed.json").read_bytes()
     write_manifest(bundle, created="2026-03-01T00:00:00+00:00")
     assert install(bundle, there) == 0
@@ -362,8 +362,8 @@ def test_too_little_space_is_said_before_anything_is_written(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(9, 9, 5_000_000))
-    said = prepare(bundle, there)
-    assert "5.0 MB are free" in said
+    message = prepare(bundle, there)
+    assert "5.0 MB are free" in message
     assert not there.exists()
 
 
@@ -399,19 +399,19 @@ def test_what_a_file_took_is_given_back_where_it_does_not_fit(
 
     assert install(bundle, there) == 0
     newer = make_bundle(tmp_path / "newer", version="10.0.0", model=os.urandom(3_000_000))
-    packed = zipped(newer, tmp_path / "newer.zip")
-    done = subprocess.run(
-        [sys.executable, str(newer / "install.py"), str(packed), "--to", str(there), "--yes"],
+    archive = zipped(newer, tmp_path / "newer.zip")
+    result = subprocess.run(
+        [sys.executable, str(newer / "install.py"), str(archive), "--to", str(there), "--yes"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert "Check the free space" in done.stderr
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert "Check the free space" in result.stderr
     assert not list(there.rglob("*.part"))
     assert launch(there, "--version")[0] == "localrag 9.9.9"
-    assert install(packed, there) == 0
+    assert install(archive, there) == 0
     assert launch(there, "--version")[0] == "localrag 10.0.0"
 
 
@@ -435,9 +435,9 @@ def test_a_home_that_takes_no_folder_is_said_with_the_way_out(
 def test_an_archive_that_was_cut_off_is_named(
     bundle: Path, there: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    packed = zipped(bundle, tmp_path / "离线 bundle.zip")
-    packed.write_bytes(packed.read_bytes()[:-200])
-    assert install(packed, there) == 1
+    archive = zipped(bundle, tmp_path / "离线 bundle.zip")
+    archive.write_bytes(archive.read_bytes()[:-200])
+    assert install(archive, there) == 1
     message = capsys.readouterr().err
     assert "离线 bundle.zip is not a readable archive" in message
     assert "Copy the bundle again" in message
@@ -485,17 +485,17 @@ def test_two_at_a_time(bundle: Path, there: Path) -> None:
     there.mkdir(parents=True)
     with installation.alone(there):
         command = [sys.executable, str(bundle / "install.py"), "--to", str(there), "--yes"]
-        done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "Another installation" in done.stderr
+        result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "Another installation" in result.stderr
     assert install(bundle, there) == 0
 
 
 def test_nobody_to_ask(bundle: Path, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, str(bundle / "install.py"), "--to", str(there)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "--yes" in done.stderr
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "--yes" in result.stderr
     assert not there.exists()
 
 
@@ -521,16 +521,16 @@ def test_pip_of_the_machine_is_not_asked(
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://example.invalid")
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
-    seen = []
+    calls = []
     real = subprocess.Popen
 
     def watching(command: list[str], **more: Any) -> Any:
-        seen.append((command, more.get("env") or {}))
+        calls.append((command, more.get("env") or {}))
         return real(command, **more)
 
     monkeypatch.setattr(subprocess, "Popen", watching)
     assert install(bundle, there) == 0
-    pip = [(command, env) for command, env in seen if "install" in command]
+    pip = [(command, env) for command, env in calls if "install" in command]
     assert len(pip) == 1
     command, environment = pip[0]
     assert {"-I", "--no-index", "--no-deps", "--disable-pip-version-check"} <= set(command)
@@ -543,27 +543,29 @@ def test_the_python_that_is_wanted_takes_over_if_it_is_there(
 ) -> None:
     system, processor, _ = machine.this_machine()
     monkeypatch.setattr(program, "this_machine", lambda: (system, processor, "2.7"))
-    asked = []
+    versions = []
 
-    def other(wanted: list[str]) -> list[str]:
-        asked.extend(wanted)
+    def other(names: list[str]) -> list[str]:
+        versions.extend(names)
         return [sys.executable]
 
     monkeypatch.setattr(pythons, "find", other)
     monkeypatch.chdir(bundle.parent)
     assert program.main(["bundle", "--to", str(there), "--yes"], bundle / "install.py") == 0
-    assert asked == ["{}.{}".format(*sys.version_info[:2])]
+    assert versions == ["{}.{}".format(*sys.version_info[:2])]
     assert launch(there, "--version")[0] == "localrag 9.9.9"
 
 
 def test_looking_for_another_python() -> None:
     assert pythons.find(["3.99"]) is None
-    here = "{}.{}".format(*sys.version_info[:2])
-    found = pythons.find(["3.99", here])
-    if found is not None:
+    version = "{}.{}".format(*sys.version_info[:2])
+    interpreter = pythons.find(["3.99", version])
+    if interpreter is not None:
         ask = "import sys; print('{}.{}'.format(*sys.version_info[:2]))"
-        done = subprocess.run([*found, "-c", ask], capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == here
+        result = subprocess.run(
+            [*interpreter, "-c", ask], capture_output=True, text=True, check=True
+        )
+        assert result.stdout.strip() == version
 
 
 def test_a_python_without_pip_of_its_own(
@@ -592,7 +594,7 @@ def test_a_database_client_that_does_not_load_is_named(
     wheel(bundle / "wheels", "psycopg_binary", "3.3", {"__init__.py": ""})
     write_manifest(bundle)
     assert install(bundle, there) == 1
-    said = capsys.readouterr()
-    assert "Extras: postgres" in said.out
-    assert "The package psycopg_binary does not run here: " in said.err
-    assert "no libpq" in said.err
+    output = capsys.readouterr()
+    assert "Extras: postgres" in output.out
+    assert "The package psycopg_binary does not run here: " in output.err
+    assert "no libpq" in output.err

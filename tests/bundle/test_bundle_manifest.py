@@ -35,15 +35,15 @@ def as_json(**changes: Any) -> bytes:
 
 
 def test_what_is_written_is_read_again_and_begins_with_the_format(tmp_path: Path) -> None:
-    written = a_manifest(
+    manifest = a_manifest(
         File(path="docs/a.md", bytes=3, sha256=SHA),
         File(path="wheels/x-1.0+cpu-py3-none-any.whl", bytes=0, sha256=SHA, in_base=True),
         base=SHA,
     )
-    raw = encode(written)
+    raw = encode(manifest)
     path = tmp_path / "manifest.json"
     path.write_bytes(raw)
-    assert read_manifest(tmp_path) == read_manifest(path) == parse(raw) == written
+    assert read_manifest(tmp_path) == read_manifest(path) == parse(raw) == manifest
     assert parse(raw).sha256 == hashlib.sha256(raw).hexdigest()
     assert list(json.loads(raw)) == [
         "format",
@@ -55,8 +55,8 @@ def test_what_is_written_is_read_again_and_begins_with_the_format(tmp_path: Path
         "files",
     ]
     assert json.loads(raw)["base"] == {"manifest_sha256": SHA}
-    assert [file.path for file in written.carried] == ["docs/a.md"]
-    assert [file.path for file in written.wheels] == ["wheels/x-1.0+cpu-py3-none-any.whl"]
+    assert [file.path for file in manifest.carried] == ["docs/a.md"]
+    assert [file.path for file in manifest.wheels] == ["wheels/x-1.0+cpu-py3-none-any.whl"]
 
 
 HOSTILE = {
@@ -172,9 +172,9 @@ def test_what_contradicts_itself_is_refused(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b'{"format": "1"}'])
 def test_what_is_no_manifest_is_named(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_bytes(data)
-    with pytest.raises(BundleError) as caught:
+    with pytest.raises(BundleError) as error:
         read_manifest(tmp_path)
-    assert str(tmp_path) in str(caught.value)
+    assert str(tmp_path) in str(error.value)
 
 
 def test_a_later_format_says_what_to_use() -> None:

@@ -57,25 +57,25 @@ def on_windows(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return pretend(monkeypatch, "windows", "x86_64")
 
 
-def install(bundle: Path, there: Path) -> int:
-    return program.main([str(bundle), "--to", str(there), "--yes"], bundle / "install.py")
+def install(bundle: Path, target: Path) -> int:
+    return program.main([str(bundle), "--to", str(target), "--yes"], bundle / "install.py")
 
 
 def test_windows(tmp_path: Path, on_windows: dict[str, str]) -> None:
     bundle = make_bundle(tmp_path / "stick 离线")
     write_manifest(bundle, target=on_windows)
-    there = tmp_path / "Program Files" / "知识库"
-    assert install(bundle, there) == 0
-    (environment,) = (there / "venv").iterdir()
+    target = tmp_path / "Program Files" / "知识库"
+    assert install(bundle, target) == 0
+    (environment,) = (target / "venv").iterdir()
     assert (environment / "Scripts" / "python.exe").exists()
-    launcher = (there / "bin" / "localrag.bat").read_bytes()
+    launcher = (target / "bin" / "localrag.bat").read_bytes()
     assert f"%~dp0..\\venv\\{environment.name}\\Scripts\\python.exe".encode() in launcher
     assert b"%~dp0..\\models" in launcher
     assert launcher.count(b"\n") == launcher.count(b"\r\n")
     assert launcher.isascii()  # cmd reads it in a code page of its own
-    assert not (there / "bin" / "localrag").exists()
-    assert install(bundle, there) == 0
-    assert len(list((there / "venv").iterdir())) == 1
+    assert not (target / "bin" / "localrag").exists()
+    assert install(bundle, target) == 0
+    assert len(list((target / "venv").iterdir())) == 1
 
 
 def test_macos_and_one_that_is_too_old(
@@ -86,13 +86,13 @@ def test_macos_and_one_that_is_too_old(
     path = wheel(bundle / "wheels", "xllama", "1.0", {"__init__.py": ""})
     path.rename(path.with_name("xllama-1.0-cp310-abi3-macosx_13_0_arm64.whl"))
     write_manifest(bundle, target=target)
-    there = tmp_path / "Users" / "某人" / "localrag"
+    folder = tmp_path / "Users" / "某人" / "localrag"
     monkeypatch.setattr(machine, "platform", SimpleNamespace(mac_ver=lambda: ("12.7", "", "")))
-    assert install(bundle, there) == 1
+    assert install(bundle, folder) == 1
     assert "needs macOS 13.0 or newer; this machine has 12.7" in capsys.readouterr().err
     monkeypatch.setattr(machine, "platform", SimpleNamespace(mac_ver=lambda: ("14.5", "", "")))
-    assert install(bundle, there) == 0
-    assert (there / "bin" / "localrag").read_text("utf-8").startswith("#!/bin/sh\n")
+    assert install(bundle, folder) == 0
+    assert (folder / "bin" / "localrag").read_text("utf-8").startswith("#!/bin/sh\n")
 
 
 def test_a_bundle_for_another_system_is_refused(
@@ -124,5 +124,5 @@ def test_a_prebuilt_llama_cpp_is_loaded_before_it_counts(
     wheel(bundle / "wheels", "loader", "1.0", files, "localrag/models/llms/llama_cpp")
     write_manifest(bundle)
     assert install(bundle, tmp_path / "there") == 1
-    assert "The package xllamacpp does not run here: " in (said := capsys.readouterr().err)
-    assert reason in said
+    assert "The package xllamacpp does not run here: " in (stderr := capsys.readouterr().err)
+    assert reason in stderr

@@ -63,20 +63,20 @@ def test_every_module_imports_without_any_package(tmp_path: Path) -> None:
     """Also without those that are installed, and without localrag."""
     program = packing.pack(tmp_path / "install.py")
     code = "import sys; sys.path.insert(0, sys.argv[1])\n"
-    code += "".join(f"import {one}\n" for one in sorted(modules() - {"__main__"}))
+    code += "".join(f"import {module}\n" for module in sorted(modules() - {"__main__"}))
     code += "assert localrag.__file__.startswith(sys.argv[1]), localrag.__file__\n"
     code += "from localrag.messages import translations; assert translations('zh')\n"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(program)], capture_output=True, text=True
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_the_same_sources_give_the_same_bytes_which_can_be_read(tmp_path: Path) -> None:
-    one, two = packing.pack(tmp_path / "install.py"), packing.pack(tmp_path / "other.py")
-    assert one.read_bytes() == two.read_bytes()
-    assert one.read_bytes().startswith(b"# A zip archive of Python files.")
-    with zipfile.ZipFile(one) as archive:
+    installer, repeat = packing.pack(tmp_path / "install.py"), packing.pack(tmp_path / "other.py")
+    assert installer.read_bytes() == repeat.read_bytes()
+    assert installer.read_bytes().startswith(b"# A zip archive of Python files.")
+    with zipfile.ZipFile(installer) as archive:
         assert archive.testzip() is None
         assert archive.namelist() == list(PACKED)
         for info in archive.infolist():
@@ -90,10 +90,10 @@ def test_nothing_beside_it_and_no_other_localrag_is_imported(tmp_path: Path) -> 
         path.write_text("raise SystemExit('not this one')")
     command = [sys.executable, str(bundle / "install.py"), "--help"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "LOCALRAG_LANG": "en"}
-    done = subprocess.run(
+    result = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    assert "Check a localrag bundle" in done.stdout
+    assert "Check a localrag bundle" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,10 @@ def test_an_old_python_goes_on_with_a_newer_one_or_says_which_it_needs(
     )
     command = [sys.executable, "-c", code, str(program), "--help"]
     environment = {"PATH": f"relative:{folder}", "LOCALRAG_LANG": "en"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
     if there:
-        assert done.returncode == 0, done.stderr
-        assert "Check a localrag bundle" in done.stdout
+        assert result.returncode == 0, result.stderr
+        assert "Check a localrag bundle" in result.stdout
     else:
-        assert done.returncode == 1
-        assert "install.py needs Python 3.11 or newer" in done.stderr
+        assert result.returncode == 1
+        assert "install.py needs Python 3.11 or newer" in result.stderr

@@ -39,9 +39,9 @@ def public(key: Path) -> Path:
 
 
 def problem(path: Path, key: Path) -> str:
-    with pytest.raises(BundleError) as caught:
+    with pytest.raises(BundleError) as error:
         verify(path, key=key)
-    return str(caught.value)
+    return str(error.value)
 
 
 @needs_openssh
@@ -60,9 +60,9 @@ def test_signed_and_checked(bundle: Path, tmp_path: Path, packed: bool) -> None:
     sign(place, other)  # signed anew: the last one counts
     verify(place, key=public(other))
     assert "was not signed with the key" in problem(place, public(key))
-    both = tmp_path / "both.pub"
-    both.write_text("# ours\n" + public(key).read_text() + public(other).read_text())
-    verify(place, key=both)
+    key_file = tmp_path / "both.pub"
+    key_file.write_text("# ours\n" + public(key).read_text() + public(other).read_text())
+    verify(place, key=key_file)
 
 
 @needs_openssh
@@ -120,14 +120,14 @@ def test_what_is_damaged_is_not_signed(bundle: Path, tmp_path: Path) -> None:
 @needs_openssh
 def test_the_commands(bundle: Path, tmp_path: Path) -> None:
     key = make_key(tmp_path / "key")
-    done = CliRunner().invoke(sign_command, [str(bundle), "--key", str(key)])
-    assert done.exit_code == 0
-    assert "Signed: Good" in done.output
-    done = CliRunner().invoke(verify_command, [str(bundle), "--key", str(public(key))])
-    assert done.exit_code == 0
-    assert "Signed: Good" in done.output
-    done = CliRunner().invoke(verify_command, [str(bundle)])
-    assert "was not checked" in done.output
+    result = CliRunner().invoke(sign_command, [str(bundle), "--key", str(key)])
+    assert result.exit_code == 0
+    assert "Signed: Good" in result.output
+    result = CliRunner().invoke(verify_command, [str(bundle), "--key", str(public(key))])
+    assert result.exit_code == 0
+    assert "Signed: Good" in result.output
+    result = CliRunner().invoke(verify_command, [str(bundle)])
+    assert "was not checked" in result.output
 
 
 def test_without_openssh(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,9 +135,9 @@ def test_without_openssh(bundle: Path, tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "need ssh-keygen" in problem(bundle, tmp_path / "key.pub")
-    done = CliRunner().invoke(sign_command, [str(bundle), "--key", "key"])
-    assert isinstance(done.exception, BundleError)
-    assert "need ssh-keygen" in str(done.exception)
+    result = CliRunner().invoke(sign_command, [str(bundle), "--key", "key"])
+    assert isinstance(result.exception, BundleError)
+    assert "need ssh-keygen" in str(result.exception)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only where a file is a program by its rights")

@@ -35,9 +35,9 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def problem(path: Path, **more: Any) -> str:
-    with pytest.raises(BundleError) as caught:
+    with pytest.raises(BundleError) as error:
         verify(path, **more)
-    return spoken(caught.value)
+    return spoken(error.value)
 
 
 def verify_only(path: Path) -> int:
@@ -66,7 +66,7 @@ def test_a_sound_bundle_as_folder_and_as_archive(bundle: Path, tmp_path: Path) -
         checked = verify(place)
         assert len(checked.manifest.files) == 8
         assert not checked.signed
-        assert [one.path for one in checked.manifest.models] == [
+        assert [model.path for model in checked.manifest.models] == [
             "models/other/deep/model.onnx",
             "models/tiny/installed.json",
             "models/tiny/model.gguf",
@@ -95,10 +95,12 @@ def test_a_spoilt_file_is_named(
 ) -> None:
     spoil(bundle / "models/tiny/model.gguf")
     place = zipped(bundle, tmp_path / "bundle.zip") if packed else bundle
-    with pytest.raises(BundleError) as caught:
+    with pytest.raises(BundleError) as error:
         verify(place)
-    assert fault in {what for _, what in cast(list[tuple[str, str]], caught.value.values["faults"])}
-    assert "models/tiny" in spoken(caught.value)
+    assert fault in {
+        fault_text for _, fault_text in cast(list[tuple[str, str]], error.value.values["faults"])
+    }
+    assert "models/tiny" in spoken(error.value)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +131,9 @@ def test_a_spoilt_file_is_named(
 )
 def test_paths_that_lead_elsewhere_are_refused(bundle: Path, path: object) -> None:
     change(bundle, set_path(path))
-    said = problem(bundle)
-    assert "manifest.json" in said
-    assert "\x1b" not in said
+    message = problem(bundle)
+    assert "manifest.json" in message
+    assert "\x1b" not in message
 
 
 @pytest.mark.parametrize(
@@ -170,9 +172,9 @@ def test_a_manifest_that_is_none(bundle: Path, raw: bytes) -> None:
 
 def test_a_newer_format_says_which_installer_to_use(bundle: Path) -> None:
     change(bundle, lambda m: m.update(format=2, files="of another shape"))
-    said = problem(bundle)
-    assert "format 2" in said
-    assert "install.py" in said
+    message = problem(bundle)
+    assert "format 2" in message
+    assert "install.py" in message
 
 
 def test_no_bundle(tmp_path: Path) -> None:
@@ -213,9 +215,9 @@ def test_pipes_and_links_are_refused_before_they_are_opened(bundle: Path, name: 
 def test_a_crowd_of_files_is_refused_in_time(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed = zipped(bundle, tmp_path / "a.zip")
+    zip_path = zipped(bundle, tmp_path / "a.zip")
     monkeypatch.setattr(storage, "MOST_FILES", 8)
-    for place in (bundle, packed):
+    for place in (bundle, zip_path):
         verify(place)
     for number in range(9):
         (bundle / f"more-{number}").touch()
@@ -226,9 +228,9 @@ def test_a_crowd_of_files_is_refused_in_time(
 def test_many_files_of_one_folder_take_time_in_proportion(tmp_path: Path) -> None:
     for number in range(12_000):
         (tmp_path / f"{number}").touch()
-    started = time.process_time()
+    start = time.process_time()
     assert len(storage.Folder(tmp_path).files()) == 12_000
-    assert time.process_time() - started < 3.0  # 0.2 s; compared with each other, 10 s
+    assert time.process_time() - start < 3.0  # 0.2 s; compared with each other, 10 s
 
 
 def test_a_manifest_that_is_too_large_is_refused_unread(bundle: Path, tmp_path: Path) -> None:
@@ -240,9 +242,9 @@ def test_a_manifest_that_is_too_large_is_refused_unread(bundle: Path, tmp_path: 
 
 
 def archive(path: Path, *files: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for name, content in files:
-            packed.writestr(name, content)
+            zip_file.writestr(name, content)
     return path
 
 
@@ -262,13 +264,13 @@ def test_archives_that_lead_out_or_hold_links(tmp_path: Path) -> None:
 def test_an_archive_with_an_impossible_offset_is_damaged(
     bundle: Path, tmp_path: Path, offset: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    packed = zipped(bundle, tmp_path / "a.zip")
-    with zipfile.ZipFile(packed, "a") as changed:
-        for info in changed.infolist():
+    zip_path = zipped(bundle, tmp_path / "a.zip")
+    with zipfile.ZipFile(zip_path, "a") as zip_file:
+        for info in zip_file.infolist():
             info.header_offset = offset
-        changed._didModify = True  # type: ignore[attr-defined]
-    assert "is damaged" in problem(packed)
-    assert verify_only(packed) == 1
+        zip_file._didModify = True  # type: ignore[attr-defined]
+    assert "is damaged" in problem(zip_path)
+    assert verify_only(zip_path) == 1
     assert "--to" not in capsys.readouterr().err
 
 
@@ -280,9 +282,9 @@ def test_a_check_that_cannot_read_names_no_folder_to_install_into(
 
     monkeypatch.setattr(storage.Folder, "open", failing)
     assert verify_only(bundle) == 1
-    said = capsys.readouterr().err
-    assert f"{bundle}: Input/output error" in said
-    assert "--to" not in said
+    stderr = capsys.readouterr().err
+    assert f"{bundle}: Input/output error" in stderr
+    assert "--to" not in stderr
     assert program.main([str(bundle)], Path()) == 1
     assert "--to" in capsys.readouterr().err
 
@@ -298,15 +300,15 @@ def test_bombs_are_refused_before_they_unfold(bundle: Path, tmp_path: Path) -> N
     assert "in a way that localrag never uses" in problem(place)
     # Files that lie over each other: the directory names the same bytes again and again.
     place = archive(tmp_path / "b.zip", ("manifest.json", b"{}"), ("x", os.urandom(50_000)))
-    with zipfile.ZipFile(place, "a") as packed:
+    with zipfile.ZipFile(place, "a") as zip_file:
         for number in range(3):
-            again = packed.getinfo("x")
+            again = zip_file.getinfo("x")
             other = zipfile.ZipInfo(f"x{number}")
             for field in ("header_offset", "compress_size", "file_size", "CRC", "compress_type"):
                 setattr(other, field, getattr(again, field))
-            packed.filelist.append(other)
-            packed.NameToInfo[other.filename] = other
-        packed._didModify = True  # type: ignore[attr-defined]
+            zip_file.filelist.append(other)
+            zip_file.NameToInfo[other.filename] = other
+        zip_file._didModify = True  # type: ignore[attr-defined]
     assert "in a way that localrag never uses" in problem(place)
 
 
@@ -338,13 +340,18 @@ def test_a_delta_and_its_base(bundle: Path, tmp_path: Path) -> None:
 
 def test_the_command_says_the_same_as_json(bundle: Path) -> None:
     result = CliRunner().invoke(verify_command, [str(bundle), "--json"])
-    found = json.loads(result.output)
-    assert (result.exit_code, found["ok"], found["files"], found["signed"]) == (0, True, 8, False)
+    report = json.loads(result.output)
+    assert (result.exit_code, report["ok"], report["files"], report["signed"]) == (
+        0,
+        True,
+        8,
+        False,
+    )
     (bundle / "docs/README.md").write_bytes(b"more")
     result = CliRunner().invoke(verify_command, [str(bundle), "--json"])
-    found = json.loads(result.output)
-    assert (result.exit_code, found["ok"]) == (1, False)
-    assert found["faults"] == [{"path": "docs/README.md", "fault": "not of its size"}]
+    report = json.loads(result.output)
+    assert (result.exit_code, report["ok"]) == (1, False)
+    assert report["faults"] == [{"path": "docs/README.md", "fault": "not of its size"}]
     assert CliRunner().invoke(verify_command, [str(bundle)]).exit_code == 1
     assert CliRunner().invoke(verify_command, [str(bundle / "none"), "--json"]).exit_code == 1
 
@@ -363,16 +370,16 @@ def test_extras_are_named(bundle: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_it_runs_from_the_bundle_alone(bundle: Path) -> None:
     command = [sys.executable, "-I", str(bundle / "install.py"), "--verify-only"]
-    done = subprocess.run(
+    result = subprocess.run(
         command, cwd=bundle, env={**os.environ, "LOCALRAG_LANG": "zh"}, capture_output=True
     )
-    assert done.returncode == 0
-    assert "每个文件都与制作时一致" in done.stdout.decode("utf-8")
+    assert result.returncode == 0
+    assert "每个文件都与制作时一致" in result.stdout.decode("utf-8")
     shutil.rmtree(bundle / "docs")
-    done = subprocess.run(command, cwd=bundle, capture_output=True, text=True, encoding="utf-8")
-    assert done.returncode == 1
-    assert "docs/README.md (missing)" in done.stderr
-    assert "Traceback" not in done.stderr
+    result = subprocess.run(command, cwd=bundle, capture_output=True, text=True, encoding="utf-8")
+    assert result.returncode == 1
+    assert "docs/README.md (missing)" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_what_is_wrong_is_said_in_whole_chinese_sentences(
@@ -386,11 +393,11 @@ def test_what_is_wrong_is_said_in_whole_chinese_sentences(
     assert re.search(r"适用于 [a-z]+-\w+，Python 3\.\d+；", capsys.readouterr().out)
     (bundle / "docs/README.md").write_bytes(b"more")
     (bundle / "models/tiny/model.gguf").unlink()
-    said = problem(bundle)
-    assert "：docs/README.md（大小不符）、models/tiny/model.gguf（缺失）。请" in said
+    message = problem(bundle)
+    assert "：docs/README.md（大小不符）、models/tiny/model.gguf（缺失）。请" in message
     (tmp_path / "x.zip").write_bytes(b"no archive")
-    said = problem(tmp_path / "x.zip")
-    assert "不是可以读取的压缩包（原因：File is not a zip file）。请" in said
+    message = problem(tmp_path / "x.zip")
+    assert "不是可以读取的压缩包（原因：File is not a zip file）。请" in message
 
 
 def test_an_old_python_is_told_which_one_is_needed(
@@ -401,6 +408,6 @@ def test_an_old_python_is_told_which_one_is_needed(
         target={**json.loads((bundle / "manifest.json").read_text())["target"], "python": "3.99"},
     )
     assert program.main([str(bundle), "--to", str(bundle.parent / "there"), "--yes"], Path()) == 1
-    said = capsys.readouterr().err
-    assert "The bundle is for Python 3.99" in said
+    stderr = capsys.readouterr().err
+    assert "The bundle is for Python 3.99" in stderr
     assert not (bundle.parent / "there").exists()

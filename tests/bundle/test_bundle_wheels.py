@@ -29,14 +29,14 @@ def wheel(name: str, version: str = "1.0", tag: str = "py3-none-any", *requires:
 
 def gather(
     folder: Path,
-    known: Mapping[str, Maker],
+    wheels: Mapping[str, Maker],
     *requires: str,
     target: Target | None = None,
     versions: Mapping[str, str] | None = None,
     source_only: tuple[str, ...] = (),
 ) -> tuple[WheelCollector, FakePip]:
     """A gathering whose localrag requires these."""
-    pip = FakePip({"pip": wheel("pip", "99.0"), **known}, source_only)
+    pip = FakePip({"pip": wheel("pip", "99.0"), **wheels}, source_only)
     folder.mkdir()
     gathering = WheelCollector(
         target or targets.here(), folder, versions or {}, lambda *_, **__: None, pip
@@ -46,27 +46,27 @@ def gather(
 
 
 def test_dependencies_of_dependencies_come_in_versions_here(tmp_path: Path) -> None:
-    known = {
+    packages = {
         "one==1.5": wheel("one", "1.5", "py3-none-any", "Two_Two<9"),
         "two-two<9": wheel("two-two", "8.0"),
     }
-    gathering, pip = gather(tmp_path / "w", known, "one>=1", versions={"one": "1.5", "pip": "1"})
+    gathering, pip = gather(tmp_path / "w", packages, "one>=1", versions={"one": "1.5", "pip": "1"})
     wheels = gathering.complete()
-    assert [(each.name, each.version) for each in wheels] == [
+    assert [(package.name, package.version) for package in wheels] == [
         ("localrag-offline", "1.0"),
         ("one", "1.5"),
         ("pip", "99.0"),
         ("two-two", "8.0"),
     ]
-    assert {each.path.parent for each in wheels} == {tmp_path / "w"}
+    assert {package.path.parent for package in wheels} == {tmp_path / "w"}
     assert sorted(pip.asked) == ["one==1.5", "pip", "two-two<9"]
     assert all("--no-deps" in call for call in pip.calls)
 
 
 def test_a_tested_version_that_nobody_wants_any_more_is_not_pinned(tmp_path: Path) -> None:
-    known = {"one>=2": wheel("one", "2.1")}
-    gathering, _ = gather(tmp_path / "w", known, "one>=2", versions={"one": "1.5"})
-    assert [each.version for each in gathering.complete() if each.name == "one"] == ["2.1"]
+    wheels = {"one>=2": wheel("one", "2.1")}
+    gathering, _ = gather(tmp_path / "w", wheels, "one>=2", versions={"one": "1.5"})
+    assert [package.version for package in gathering.complete() if package.name == "one"] == ["2.1"]
 
 
 def test_markers_are_those_of_the_target_not_of_this_machine(tmp_path: Path) -> None:
@@ -77,15 +77,15 @@ def test_markers_are_those_of_the_target_not_of_this_machine(tmp_path: Path) -> 
         "for-old; python_version < '3.12'",
         "for-arm; platform_machine == 'aarch64'",
     )
-    known = {name: wheel(name) for name in ("for-windows", "for-linux", "for-new", "for-arm")}
-    windows, pip = gather(tmp_path / "w", known, *requires, target=WINDOWS)
-    names = {each.name for each in windows.complete()}
+    wheels = {name: wheel(name) for name in ("for-windows", "for-linux", "for-new", "for-arm")}
+    windows, pip = gather(tmp_path / "w", wheels, *requires, target=WINDOWS)
+    names = {package.name for package in windows.complete()}
     assert names == {"localrag-offline", "pip", "for-windows", "for-new"}
     assert all("--only-binary=:all:" in call for call in pip.calls)
     assert all("--platform=win_amd64" in call for call in pip.calls)
     assert all("--python-version=3.12" in call for call in pip.calls)
-    arm, pip = gather(tmp_path / "a", known, *requires, target=LINUX_ARM)
-    assert {each.name for each in arm.complete()} == {
+    arm, pip = gather(tmp_path / "a", wheels, *requires, target=LINUX_ARM)
+    assert {package.name for package in arm.complete()} == {
         "localrag-offline",
         "pip",
         "for-linux",
@@ -96,21 +96,21 @@ def test_markers_are_those_of_the_target_not_of_this_machine(tmp_path: Path) -> 
 
 
 def test_extras_bring_what_they_name_and_only_that(tmp_path: Path) -> None:
-    one = wheel(
+    package = wheel(
         "one", "1.0", "py3-none-any", "plain", "fast; extra == 'speed'", "odd; extra == 'other'"
     )
-    known = {"one": one, "plain": wheel("plain"), "fast": wheel("fast")}
-    gathering, _ = gather(tmp_path / "w", known, "one[speed]")
-    names = {each.name for each in gathering.complete()}
+    wheels = {"one": package, "plain": wheel("plain"), "fast": wheel("fast")}
+    gathering, _ = gather(tmp_path / "w", wheels, "one[speed]")
+    names = {member.name for member in gathering.complete()}
     assert names == {"localrag-offline", "pip", "one", "plain", "fast"}
 
 
 def test_a_contradiction_is_named(tmp_path: Path) -> None:
-    known = {
+    wheels = {
         "one": wheel("one", "1.0", "py3-none-any", "two<2"),
         "two": wheel("two", "3.0"),
     }
-    gathering, _ = gather(tmp_path / "w", known, "one", "two")
+    gathering, _ = gather(tmp_path / "w", wheels, "one", "two")
     with pytest.raises(
         BundleError, match=r"two 3\.0 is there, but localrag-offline, one asks for two<2"
     ):
@@ -118,11 +118,11 @@ def test_a_contradiction_is_named(tmp_path: Path) -> None:
 
 
 def test_pure_python_without_a_wheel_is_built_for_another_system(tmp_path: Path) -> None:
-    known = {"jieba": wheel("jieba"), "other": wheel("other", "1.0", "cp312-cp312-win_amd64")}
+    wheels = {"jieba": wheel("jieba"), "other": wheel("other", "1.0", "cp312-cp312-win_amd64")}
     gathering, pip = gather(
-        tmp_path / "w", known, "jieba", "other", target=WINDOWS, source_only=("jieba",)
+        tmp_path / "w", wheels, "jieba", "other", target=WINDOWS, source_only=("jieba",)
     )
-    assert {each.name for each in gathering.complete()} == {
+    assert {package.name for package in gathering.complete()} == {
         "localrag-offline",
         "pip",
         "jieba",
@@ -133,30 +133,30 @@ def test_pure_python_without_a_wheel_is_built_for_another_system(tmp_path: Path)
 
 
 def test_a_tested_version_that_was_not_built_for_the_target_gives_way(tmp_path: Path) -> None:
-    known = {
+    wheels = {
         "one<3,>=1": wheel("one", "1.9", "cp312-cp312-win_amd64"),
         "jieba==0.42": wheel("jieba", "0.42"),
     }
     versions = {"one": "2.0", "jieba": "0.42"}
     gathering, _ = gather(
         tmp_path / "w",
-        known,
+        wheels,
         "one>=1,<3",
         "jieba",
         target=WINDOWS,
         versions=versions,
         source_only=("jieba",),
     )
-    said: list[str] = []
-    gathering._announce = lambda told, **values: said.append(told.format(**values))
-    versions_got = {each.name: each.version for each in gathering.complete()}
+    messages: list[str] = []
+    gathering._announce = lambda template, **values: messages.append(template.format(**values))
+    versions_got = {package.name: package.version for package in gathering.complete()}
     assert (versions_got["one"], versions_got["jieba"]) == ("1.9", "0.42")
-    assert "one: 1.9 instead of 2.0, which is not available for windows-x86_64" in said
+    assert "one: 1.9 instead of 2.0, which is not available for windows-x86_64" in messages
 
 
 def test_what_must_be_compiled_elsewhere_says_how(tmp_path: Path) -> None:
-    known = {"hard": wheel("hard", "1.0", "cp311-cp311-linux_x86_64")}
-    gathering, _ = gather(tmp_path / "w", known, "hard", target=WINDOWS, source_only=("hard",))
+    wheels = {"hard": wheel("hard", "1.0", "cp311-cp311-linux_x86_64")}
+    gathering, _ = gather(tmp_path / "w", wheels, "hard", target=WINDOWS, source_only=("hard",))
     with pytest.raises(BundleError, match=r"hard has no wheel for windows-x86_64 .*--wheel"):
         gathering.complete()
 
@@ -179,9 +179,9 @@ def test_what_must_be_compiled_elsewhere_says_how(tmp_path: Path) -> None:
 def test_torch_is_the_build_for_what_computes_there(
     target: Target, version: str, asked: str, tmp_path: Path
 ) -> None:
-    known = {asked: wheel("torch", asked.rpartition("=")[2])}
+    wheels = {asked: wheel("torch", asked.rpartition("=")[2])}
     gathering, pip = gather(
-        tmp_path / "w", known, "torch", target=target, versions={"torch": version}
+        tmp_path / "w", wheels, "torch", target=target, versions={"torch": version}
     )
     gathering.complete()
     assert asked in pip.asked
@@ -197,8 +197,8 @@ def test_torch_for_the_cpu_is_fetched_from_its_own_index_where_the_usual_has_non
                 return 1, ["ERROR: No matching distribution found for torch==2.13.0+cpu"]
             return super().__call__(*arguments, hear=hear)
 
-    known = {"pip": wheel("pip"), "torch==2.13.0+cpu": wheel("torch", "2.13.0+cpu")}
-    pip = WithoutCpuBuilds(known)
+    wheels = {"pip": wheel("pip"), "torch==2.13.0+cpu": wheel("torch", "2.13.0+cpu")}
+    pip = WithoutCpuBuilds(wheels)
     (tmp_path / "w").mkdir()
     gathering = WheelCollector(
         LINUX_ARM, tmp_path / "w", {"torch": "2.13.0"}, lambda *_, **__: None, pip
@@ -300,19 +300,19 @@ def installed(tmp_path: Path) -> Distribution:
 
 def test_an_installed_localrag_is_packed_again_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "again").mkdir()
-    packed = localrag_wheel.repack(installed(tmp_path), tmp_path / "again")
-    assert packed.name == "localrag_offline-1.0-py3-none-any.whl"
-    first = read_wheel(tmp_path / "first" / packed.name)
-    assert read_wheel(packed).metadata.items() == first.metadata.items()
+    repacked_wheel = localrag_wheel.repack(installed(tmp_path), tmp_path / "again")
+    assert repacked_wheel.name == "localrag_offline-1.0-py3-none-any.whl"
+    first = read_wheel(tmp_path / "first" / repacked_wheel.name)
+    assert read_wheel(repacked_wheel).metadata.items() == first.metadata.items()
     import zipfile
 
-    with zipfile.ZipFile(first.path) as one, zipfile.ZipFile(packed) as two:
-        assert sorted(one.namelist()) == sorted(two.namelist())
-        for name in one.namelist():
+    with zipfile.ZipFile(first.path) as original, zipfile.ZipFile(repacked_wheel) as copy:
+        assert sorted(original.namelist()) == sorted(copy.namelist())
+        for name in original.namelist():
             if not name.endswith("RECORD"):
-                assert one.read(name) == two.read(name)
-        rows = {name: sorted(one.read(name).splitlines()) for name in one.namelist()[-1:]}
-        assert rows == {name: sorted(two.read(name).splitlines()) for name in rows}
+                assert original.read(name) == copy.read(name)
+        rows = {name: sorted(original.read(name).splitlines()) for name in original.namelist()[-1:]}
+        assert rows == {name: sorted(copy.read(name).splitlines()) for name in rows}
 
 
 def test_an_installed_localrag_that_was_changed_is_refused(tmp_path: Path) -> None:
@@ -344,8 +344,8 @@ def test_variants_of_llama_cpp_are_seen(tmp_path: Path) -> None:
         "libggml-cpu-haswell.so",
         "libggml-cpu-x64.so",
     ]
-    one = {"llama_cpp/lib/libggml-cpu.so": "", "llama_cpp/lib/libggml-cpu.so.0": ""}
-    assert llama_cpp.variants(make_wheel(tmp_path, name, extra_files=one)) == []
+    members = {"llama_cpp/lib/libggml-cpu.so": "", "llama_cpp/lib/libggml-cpu.so.0": ""}
+    assert llama_cpp.variants(make_wheel(tmp_path, name, extra_files=members)) == []
 
 
 def test_a_portable_wheel_in_the_cache_is_taken_without_compiling(tmp_path: Path) -> None:
@@ -354,11 +354,11 @@ def test_a_portable_wheel_in_the_cache_is_taken_without_compiling(tmp_path: Path
 
 
 def test_a_program_is_heard_line_by_line_and_its_end_is_told() -> None:
-    heard: list[str] = []
+    messages: list[str] = []
     code, last = pip_runner.run(
-        processes.python("print('ä'); print('b'); exit(3)", utf8=True), hear=heard.append
+        processes.python("print('ä'); print('b'); exit(3)", utf8=True), hear=messages.append
     )
-    assert (code, last, heard) == (3, ["ä", "b"], ["ä", "b"])
+    assert (code, last, messages) == (3, ["ä", "b"], ["ä", "b"])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: process groups")

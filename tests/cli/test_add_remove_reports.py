@@ -64,12 +64,12 @@ def test_links_that_were_not_followed_are_named_with_the_reason(
     with opened(tmp_path / "library") as library:
         report = indexer(library).add([folder])
         print_problems(stdout_console(), library.problems())
-    said = capsys.readouterr().out
-    assert re.search(r"^\*\.bin +files of a type that is not read: 1", said, re.MULTILINE)
-    assert re.search(r"^notes +is a link to .*secret, which is outside", said, re.MULTILINE)
-    assert f"localrag add {folder / 'notes'}" in said
+    output = capsys.readouterr().out
+    assert re.search(r"^\*\.bin +files of a type that is not read: 1", output, re.MULTILINE)
+    assert re.search(r"^notes +is a link to .*secret, which is outside", output, re.MULTILINE)
+    assert f"localrag add {folder / 'notes'}" in output
     assert any(
-        "is outside what is being added" in one for one in report_json(report, 0.1)["skipped"]
+        "is outside what is being added" in error for error in report_json(report, 0.1)["skipped"]
     )
 
 
@@ -78,9 +78,9 @@ def test_names_are_whole_and_lines_have_no_blanks_at_their_ends(
 ) -> None:
     errors = [unsupported(PurePath(f"/a/mail.eml/{name}")) for name in ("b.zip", "b.xyz")]
     problems = [
-        Problem(f"/a/{folder}/*{Path(error.values['source']).suffix}", (), None, counted)
+        Problem(f"/a/{folder}/*{Path(error.values['source']).suffix}", (), None, entry)
         for error, folder in zip(errors, ("mails", "accounts-of-2026"), strict=True)
-        for counted in [type(error)(error.message, hint=error.hint, **error.values, count=1)]
+        for entry in [type(error)(error.message, hint=error.hint, **error.values, count=1)]
     ]
     for columns, longest in (("80", 80), ("", 10_000)):
         monkeypatch.setenv("COLUMNS", columns)
@@ -107,9 +107,9 @@ def test_a_removal_tells_of_the_copies_that_it_deletes(
         handed.write_text("the words of a file that was dropped")
         indexer(library).upload(handed, copy.name)
         assert copy.exists()
-    for path, said in ((own, "files themselves were not touched"), (copy, "are deleted, too")):
+    for path, words in ((own, "files themselves were not touched"), (copy, "are deleted, too")):
         result = CliRunner().invoke(remove, [str(path), "--library", str(tmp_path / "library")])
-        assert said in result.stdout.replace("\n", " ")
+        assert words in result.stdout.replace("\n", " ")
     assert own.exists()
     assert not copy.exists()
 
@@ -133,9 +133,9 @@ def test_a_removal_on_a_full_disk_counts_and_is_finished_later(
         result = CliRunner().invoke(remove, [*arguments, *["--json"] * as_json])
     assert result.exit_code == 0, result.output
     if as_json:
-        said = json.loads(result.stdout)
-        assert (len(said["documents"]), said["purged"]) == (1, False)
-        assert "No space left" in said["reason"]
+        report = json.loads(result.stdout)
+        assert (len(report["documents"]), report["purged"]) == (1, False)
+        assert "No space left" in report["reason"]
     else:
         assert "documents: 1" in result.stdout
         assert "No space left" in result.stderr

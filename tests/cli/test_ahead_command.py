@@ -29,12 +29,12 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         embedding=factory.identity_of(EMBEDDER, settings),
     )
     add(library, document(words("one", 3), source="/a/one.txt"), size=400)
-    made = Engine(library, settings, embedder=EMBEDDER)
-    monkeypatch.setattr(made, "close", lambda: None)
-    monkeypatch.setattr("localrag.cli.ahead.open_library", lambda _: LocalRAG(made))
+    new_engine = Engine(library, settings, embedder=EMBEDDER)
+    monkeypatch.setattr(new_engine, "close", lambda: None)
+    monkeypatch.setattr("localrag.cli.ahead.open_library", lambda _: LocalRAG(new_engine))
     monkeypatch.setattr("localrag.ahead.on_battery", lambda: False)
     with library:
-        yield made
+        yield new_engine
 
 
 @pytest.fixture
@@ -44,18 +44,18 @@ def llm(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> KeepingModel:
     return llm
 
 
-def run(*given: str) -> Result:
-    return CliRunner().invoke(cli, [*given])
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, [*arguments])
 
 
 def test_it_says_what_it_reads_and_what_came_of_it(engine: Engine, llm: KeepingModel) -> None:
-    done = run("ahead")
-    assert done.exit_code == 0, done.output
-    assert "Documents: 1. Read are first" in done.stderr
-    assert done.stderr.count("one.txt (") == len(llm.read) == len(states(engine)) > 2
-    assert re.search(rf"Sections read: {len(llm.read)}, in \d+ s \(", done.stdout)
-    assert "All sections have been read." in done.stdout
-    assert f"Read ahead and not used yet: {len(llm.read)} sections, 0 MB, the last" in done.stdout
+    result = run("ahead")
+    assert result.exit_code == 0, result.output
+    assert "Documents: 1. Read are first" in result.stderr
+    assert result.stderr.count("one.txt (") == len(llm.read) == len(states(engine)) > 2
+    assert re.search(rf"Sections read: {len(llm.read)}, in \d+ s \(", result.stdout)
+    assert "All sections have been read." in result.stdout
+    assert f"Read ahead and not used yet: {len(llm.read)} sections, 0 MB, the last" in result.stdout
     again = json.loads(run("ahead", "--json").stdout)
     seconds = again.pop("seconds")
     assert seconds == 0
@@ -73,20 +73,20 @@ def test_it_says_what_it_reads_and_what_came_of_it(engine: Engine, llm: KeepingM
 def test_ctrl_c_keeps_what_was_read(
     engine: Engine, llm: KeepingModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = llm.read.append
+    read_section = llm.read.append
 
     class Interrupting(list[str]):
         def append(self, key: str) -> None:
-            read(key)
+            read_section(key)
             if len(llm_read) == 2:
                 signal.raise_signal(signal.SIGINT)
 
     llm_read, llm.read = llm.read, Interrupting()
-    done = run("ahead")
-    assert done.exit_code == 0, done.output
-    assert "Stopping; what was read is kept." in done.stderr
-    assert "Sections read: 2, " in done.stdout
-    assert "Stopped; the next run goes on there." in done.stdout
+    result = run("ahead")
+    assert result.exit_code == 0, result.output
+    assert "Stopping; what was read is kept." in result.stderr
+    assert "Sections read: 2, " in result.stdout
+    assert "Stopped; the next run goes on there." in result.stdout
     assert len(states(engine)) == 2
 
 
@@ -102,15 +102,15 @@ def test_where_there_is_nothing_to_read_it_says_why(
     engine: Engine, settings: Settings, message: str
 ) -> None:
     engine.settings = settings
-    done = run("ahead")
-    assert message in str(done.exception)
+    result = run("ahead")
+    assert message in str(result.exception)
 
 
 def test_bad_options(engine: Engine) -> None:
     assert run("ahead", "--seconds", "0").exit_code == 2
     assert run("ahead", "--seconds", "soon").exit_code == 2
-    done = run("watch", "somewhere", "--once", "--ahead")
-    assert "--once would have ended" in str(done.exception)
+    result = run("watch", "somewhere", "--once", "--ahead")
+    assert "--once would have ended" in str(result.exception)
 
 
 def test_the_status_says_it(
@@ -126,6 +126,6 @@ def test_the_status_says_it(
     }
     run("ahead")
     assert f"{len(llm.read)} sections, 0 MB, the last on 20" in run("status").stdout
-    told = json.loads(run("status", "--json").stdout)["ahead"]
-    assert told["sections"] == len(llm.read)
-    assert told["last"].startswith("20")
+    record = json.loads(run("status", "--json").stdout)["ahead"]
+    assert record["sections"] == len(llm.read)
+    assert record["last"].startswith("20")

@@ -32,10 +32,10 @@ def grade(choices: list[str], rules: str) -> str:
 def server() -> Iterator[tuple[str, list[str]]]:
     prompts: list[str] = []
 
-    def say(asked: dict[str, Any]) -> str:
-        prompts.append(asked["messages"][-1]["content"])
-        if choices := allowed_answers(asked):
-            return json.dumps({"answer": grade(choices, asked_text(asked))})
+    def say(request: dict[str, Any]) -> str:
+        prompts.append(request["messages"][-1]["content"])
+        if choices := allowed_answers(request):
+            return json.dumps({"answer": grade(choices, asked_text(request))})
         return "Who presented the perceptron?" if "Rewrite" in prompts[-1] else REPLY
 
     with serving(chat(say)) as running:
@@ -59,46 +59,46 @@ def run(
         }
         return run_program(*arguments, variables=variables, typed=typed)
 
-    added = localrag("add", str(ROOT / "data" / "ai-overview.en.pdf"))
-    assert added.returncode == 0, added.stderr
+    result = localrag("add", str(ROOT / "data" / "ai-overview.en.pdf"))
+    assert result.returncode == 0, result.stderr
     return localrag
 
 
 @pytest.mark.models("use-multilingual-v3")
 def test_ask_json_has_everything_a_program_needs(run: Callable[..., Any]) -> None:
-    done = run("ask", "Who presented the perceptron, and when?", "--json")
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    result = run("ask", "Who presented the perceptron, and when?", "--json")
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
     assert answer["grounded"] is True
     assert answer["language"] == "en"
     assert answer["answer"].startswith(REPLY.rstrip("."))
     (citation,) = answer["citations"]
     assert Path(citation["source"]).name == "ai-overview.en.pdf"
     assert "perceptron" in citation["quote"].lower()
-    cited = answer["contexts"][citation["marker"] - 1]
-    assert citation["quote"] in cited["text"]
-    assert cited["page"] <= citation["page"] <= cited["last_page"]
-    assert {"source", "page", "score", "text"} <= set(cited)
+    context = answer["contexts"][citation["marker"] - 1]
+    assert citation["quote"] in context["text"]
+    assert context["page"] <= citation["page"] <= context["last_page"]
+    assert {"source", "page", "score", "text"} <= set(context)
     assert answer["trace"][0]["name"] == "retrieve"
     assert answer["seconds"] > 0
 
 
 @pytest.mark.models("use-multilingual-v3")
 def test_ask_prints_answer_citation_and_trace(run: Callable[..., Any]) -> None:
-    done = run("ask", "Who presented the perceptron, and when?", "--explain")
-    assert done.returncode == 0
-    assert "1958 [" in done.stdout
-    assert "ai-overview.en.pdf, p. " in done.stdout
-    assert "check citations" in done.stdout
+    result = run("ask", "Who presented the perceptron, and when?", "--explain")
+    assert result.returncode == 0
+    assert "1958 [" in result.stdout
+    assert "ai-overview.en.pdf, p. " in result.stdout
+    assert "check citations" in result.stdout
 
 
 @pytest.mark.models("use-multilingual-v3")
 def test_chat_understands_a_follow_up(
     run: Callable[..., Any], server: tuple[str, list[str]]
 ) -> None:
-    done = run("chat", typed="What is the perceptron?\nWho presented it?\n")
-    assert done.returncode == 0, done.stderr
-    assert "Understood as: Who presented the perceptron?" in done.stderr
+    result = run("chat", typed="What is the perceptron?\nWho presented it?\n")
+    assert result.returncode == 0, result.stderr
+    assert "Understood as: Who presented the perceptron?" in result.stderr
     rewriting = [prompt for prompt in server[1] if "Rewrite" in prompt]
     assert len(rewriting) == 1
     assert "What is the perceptron?" in rewriting[0]
@@ -106,11 +106,11 @@ def test_chat_understands_a_follow_up(
 
 @pytest.mark.models("use-multilingual-v3")
 def test_a_host_elsewhere_is_refused_with_the_way_to_allow_it(run: Callable[..., Any]) -> None:
-    done = run("ask", "Who?", base_url="https://models.example/v1")
-    assert done.returncode == 1
-    assert "models.example" in done.stderr
-    assert "allow_network" in done.stderr
-    assert "Traceback" not in done.stderr
+    result = run("ask", "Who?", base_url="https://models.example/v1")
+    assert result.returncode == 1
+    assert "models.example" in result.stderr
+    assert "allow_network" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 SELF_RAG = ("ask", "Who presented the perceptron, and when?", "--mode", "self-rag")
@@ -118,35 +118,35 @@ SELF_RAG = ("ask", "Who presented the perceptron, and when?", "--mode", "self-ra
 
 @pytest.mark.models("use-multilingual-v3")
 def test_self_rag_shows_its_decisions_and_marks_what_is_supported(run: Callable[..., Any]) -> None:
-    done = run(*SELF_RAG, "--explain")
-    assert done.returncode == 0, done.stderr
-    lines = done.stderr.splitlines()
+    result = run(*SELF_RAG, "--explain")
+    assert result.returncode == 0, result.stderr
+    lines = result.stderr.splitlines()
     assert "retrieval decision: documents are needed 1.00" in lines
     assert "retrieve: 5 passages" in lines
     assert any(
         re.fullmatch(r"relevance: passage \d relevant \(not calibrated\) 1\.00", line)
         for line in lines
     )
-    read = [line for line in lines if line.startswith("relevance:")]
-    assert len(read) == 1, "the others need not be read"
+    steps = [line for line in lines if line.startswith("relevance:")]
+    assert len(steps) == 1, "the others need not be read"
     assert "support: fully supported 1.00" in lines
     assert "utility: useful, 1 to 5 5.00" in lines
-    assert "\x1b" not in done.stderr, "no live view where nobody looks"
-    assert re.search(r"in 1958 \[1\]\. ✓\n\(✓ fully supported\)\n", done.stdout)
-    assert "ai-overview.en.pdf, p. " in done.stdout
-    assert re.search(r"support of a sentence +fully supported +1\.000", done.stdout)
+    assert "\x1b" not in result.stderr, "no live view where nobody looks"
+    assert re.search(r"in 1958 \[1\]\. ✓\n\(✓ fully supported\)\n", result.stdout)
+    assert "ai-overview.en.pdf, p. " in result.stdout
+    assert re.search(r"support of a sentence +fully supported +1\.000", result.stdout)
 
-    done = run(*SELF_RAG, "--explain", language="zh")
-    assert done.returncode == 0, done.stderr
-    assert "检索判断：需要查阅文档 1.00" in done.stderr
-    assert "完全支持" in done.stdout
-    assert "检索判断" in done.stdout
-    assert "documents" not in done.stderr + done.stdout
-    assert "support" not in done.stderr + done.stdout
+    result = run(*SELF_RAG, "--explain", language="zh")
+    assert result.returncode == 0, result.stderr
+    assert "检索判断：需要查阅文档 1.00" in result.stderr
+    assert "完全支持" in result.stdout
+    assert "检索判断" in result.stdout
+    assert "documents" not in result.stderr + result.stdout
+    assert "support" not in result.stderr + result.stdout
 
-    done = run(*SELF_RAG, "--json", "--budget", "2m")
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    result = run(*SELF_RAG, "--json", "--budget", "2m")
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
     (sentence,) = answer["support"]
     assert sentence["rating"] == "fully supported"
     assert sentence["share"] == 1.0
@@ -170,41 +170,41 @@ def test_self_rag_without_a_relevant_passage(
     run: Callable[..., Any], server: tuple[str, list[str]]
 ) -> None:
     nothing = ("ask", "How many whales sing?", "--mode", "self-rag", "-k", "1")
-    done = run(*nothing)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"Not from your documents:\n\n{REPLY}")
-    assert "Looked for: whales, sing\n" in done.stdout
-    assert "None of the passages found contains “whales” or “sing”." in done.stdout
-    assert "✓" not in done.stdout
-    written = len(server[1])
-    done = run(*nothing, "--strict", "--json")
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    result = run(*nothing)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"Not from your documents:\n\n{REPLY}")
+    assert "Looked for: whales, sing\n" in result.stdout
+    assert "None of the passages found contains “whales” or “sing”." in result.stdout
+    assert "✓" not in result.stdout
+    count = len(server[1])
+    result = run(*nothing, "--strict", "--json")
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
     assert answer["answer"] == "The documents do not contain the answer to this question."
     assert answer["grounded"] is False
     assert answer["citations"] == []
     assert answer["metrics"]["used_retrieval"] is False
     # A section may hold a sentence that could steer: then it is graded again without that.
-    asked = server[1][written:]
-    assert asked
-    assert all("Reply only Yes or No." in request for request in asked), "nothing is written"
-    done = run(*nothing, "--strict", language="zh")
-    assert "最接近的句子" in done.stdout
-    assert "找到的段落中都没有“whales”或“sing”。" in done.stdout
+    requests = server[1][count:]
+    assert requests
+    assert all("Reply only Yes or No." in request for request in requests), "nothing is written"
+    result = run(*nothing, "--strict", language="zh")
+    assert "最接近的句子" in result.stdout
+    assert "找到的段落中都没有“whales”或“sing”。" in result.stdout
 
 
 def failing(*arguments: str, language: str = "en") -> str:
     """What is said about a command line that makes no sense."""
-    done = run_program("ask", "Who?", *arguments, variables={"LOCALRAG_LANG": language})
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    return done.stderr
+    result = run_program("ask", "Who?", *arguments, variables={"LOCALRAG_LANG": language})
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    return result.stderr
 
 
 def test_a_budget_that_is_no_time() -> None:
-    said = failing("--mode", "self-rag", "--budget", "soon")
-    assert "--budget" in said
-    assert "a time looks like 30s or 2m, not soon" in said
+    message = failing("--mode", "self-rag", "--budget", "soon")
+    assert "--budget" in message
+    assert "a time looks like 30s or 2m, not soon" in message
     assert "时间的写法如 30s 或 2m，而不是 0s" in failing("--budget", "0s", language="zh")
 
 

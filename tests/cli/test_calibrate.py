@@ -48,9 +48,11 @@ class Asked(ScriptedLLM):
             if line.startswith(("Question: ", "问题："))
         )
         case = next(
-            one
-            for one in self._cases[keep == 1, question]
-            if all(passage in text or with_digits(passage) in text for passage in one.passages)
+            candidate
+            for candidate in self._cases[keep == 1, question]
+            if all(
+                passage in text or with_digits(passage) in text for passage in candidate.passages
+            )
         )
         noise = random.Random(text).gauss(0, 1)
         yes = 1 / (1 + np.exp(-(2.0 + self._signal * case.holds + noise)))
@@ -58,10 +60,10 @@ class Asked(ScriptedLLM):
 
 
 def _by_question() -> Mapping[tuple[bool, str], list[questions.GradingCase]]:
-    held: dict[tuple[bool, str], list[questions.GradingCase]] = {}
+    groups: dict[tuple[bool, str], list[questions.GradingCase]] = {}
     for case in cases():
-        held.setdefault((case.graded == "relevance", case.question), []).append(case)
-    return held
+        groups.setdefault((case.graded == "relevance", case.question), []).append(case)
+    return groups
 
 
 Use = Callable[[Asked], Asked]
@@ -86,7 +88,10 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
 
 
 def by_kind(report: Any) -> dict[tuple[str, str], Any]:
-    return {(one["graded"], one["language"]): one for one in report["measured"]}
+    return {
+        (measurement["graded"], measurement["language"]): measurement
+        for measurement in report["measured"]
+    }
 
 
 def test_a_model_is_calibrated_and_later_commands_know(
@@ -99,16 +104,16 @@ def test_a_model_is_calibrated_and_later_commands_know(
     assert result.json["model"] == NAME
     measured = by_kind(result.json)
     assert len(measured) == 4
-    for one in measured.values():
-        assert one["auc"][0] > 0.9
-        assert one["error_after"][0] < one["error_before"][0]
-    (kept,) = (tmp_path / "xdg_data_home").rglob("grades-*.json")
-    assert str(kept) in result.err
+    for measurement in measured.values():
+        assert measurement["auc"][0] > 0.9
+        assert measurement["error_after"][0] < measurement["error_before"][0]
+    (grades,) = (tmp_path / "xdg_data_home").rglob("grades-*.json")
+    assert str(grades) in result.err
     # What was measured here comes before what localrag brings.
-    found = factory.find_calibration(Settings(), factory.make_models())
-    assert found is not None
-    assert found != starter_calibration()
-    assert found.curves["answerable", "zh"].slope > 0
+    calibration = factory.find_calibration(Settings(), factory.make_models())
+    assert calibration is not None
+    assert calibration != starter_calibration()
+    assert calibration.curves["answerable", "zh"].slope > 0
 
 
 def test_a_stopped_run_goes_on_where_it_was(localrag: Localrag, use: Use) -> None:
@@ -124,9 +129,9 @@ def test_a_model_that_guesses_is_not_called_calibrated(localrag: Localrag, use: 
     result = localrag("models", "calibrate")
     assert result.code == 1
     assert "is not calibrated" in result.out
-    found = factory.find_calibration(Settings(), factory.make_models())
-    assert found is not None
-    assert not found.usable
+    calibration = factory.find_calibration(Settings(), factory.make_models())
+    assert calibration is not None
+    assert not calibration.usable
     assert factory._scale(Settings(), factory.make_models()) is None
 
 

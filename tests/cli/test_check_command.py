@@ -33,8 +33,8 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_a_sound_library(folder: Path) -> None:
     assert run("check", "--library", str(folder))[0] == 0
     code, output = run("check", "--library", str(folder), "--json")
-    found = json.loads(output)
-    assert (code, found["ok"], found["documents"], found["findings"]) == (0, True, 1, [])
+    report = json.loads(output)
+    assert (code, report["ok"], report["documents"], report["findings"]) == (0, True, 1, [])
 
 
 def test_damage_is_named_with_its_repair(folder: Path) -> None:
@@ -45,11 +45,11 @@ def test_damage_is_named_with_its_repair(folder: Path) -> None:
     assert f"localrag --library {folder} rebuild" in output
     assert "\x1b" not in output
     code, output = run("check", "--library", str(folder), "--json")
-    found = json.loads(output)
-    assert (code, found["ok"]) == (1, False)
-    assert [(one["part"], one["code"], one["damage"]) for one in found["findings"]] == [
-        ("vectors", "unreadable", True)
-    ]
+    report = json.loads(output)
+    assert (code, report["ok"]) == (1, False)
+    assert [
+        (finding["part"], finding["code"], finding["damage"]) for finding in report["findings"]
+    ] == [("vectors", "unreadable", True)]
 
 
 def test_a_lost_catalogue(folder: Path) -> None:

@@ -30,8 +30,8 @@ class Result:
 
 
 def localrag(*arguments: str, python: tuple[str, ...] = (), **variables: str) -> Result:
-    done = run_program(*arguments, variables=variables, python=python)
-    return Result(done.returncode, done.stdout, done.stderr)
+    result = run_program(*arguments, variables=variables, python=python)
+    return Result(result.returncode, result.stdout, result.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def library(
 ) -> tuple[str, str]:
     models_dir("use-multilingual-v3")
     folder = tmp_path_factory.mktemp("cli") / "library"
-    added = localrag("add", str(DATA), "--library", str(folder), "--json")
-    assert added.code == 0, added.err
-    assert len(added.json["added"]) == 4
+    result = localrag("add", str(DATA), "--library", str(folder), "--json")
+    assert result.code == 0, result.err
+    assert len(result.json["added"]) == 4
     return ("--library", str(folder))
 
 
@@ -59,8 +59,8 @@ def english_left(text: str) -> list[str]:
     Commands, options and variables to type are English in any language.
     """
     names = "JSONL?|CSV|MRR|TLS|PEM|URL|GGUF|USB|PDF|PNG|MCP|Self-RAG|Model Context Protocol"
-    typed = rf"localrag(?: [a-z]+)*|--?[a-z-]+|LOCALRAG_\w+|\b(?:{names})\b"
-    rest = re.sub(typed, "", text)
+    pattern = rf"localrag(?: [a-z]+)*|--?[a-z-]+|LOCALRAG_\w+|\b(?:{names})\b"
+    rest = re.sub(pattern, "", text)
     return re.findall(r"[A-Za-z]{2,} [A-Za-z]{2,}|\b[A-Z]{3,}\b", rest)
 
 
@@ -186,28 +186,28 @@ def test_status_lists_documents_with_pages(library: tuple[str, str]) -> None:
 @pytest.mark.models("use-multilingual-v3")
 def test_add_remove_and_rebuild(models_dir: Callable[[str], Path], tmp_path: Path) -> None:
     models_dir("use-multilingual-v3")
-    chosen = ("--library", str(tmp_path / "library"))
+    option = ("--library", str(tmp_path / "library"))
     documents = tmp_path / "documents"
     documents.mkdir()
     (documents / "one.txt").write_text("The marmot sleeps through the winter.\n")
     (documents / "two.md").write_text("# 山羊\n\n山羊在夏天上山。\n", encoding="utf-8")
     (documents / "broken.pdf").write_bytes(b"%PDF-1.7 nothing")
-    added = localrag("add", str(documents), *chosen)
-    assert added.code == 3
-    assert "2 added" in added.out
-    assert "broken.pdf" in added.err
+    result = localrag("add", str(documents), *option)
+    assert result.code == 3
+    assert "2 added" in result.out
+    assert "broken.pdf" in result.err
 
-    before = localrag("search", "山羊 marmot", *chosen, "--json").json
-    assert localrag("rebuild", *chosen).code == 0
-    assert localrag("search", "山羊 marmot", *chosen, "--json").json == before
+    before = localrag("search", "山羊 marmot", *option, "--json").json
+    assert localrag("rebuild", *option).code == 0
+    assert localrag("search", "山羊 marmot", *option, "--json").json == before
     windows = {"LOCALRAG_CHUNKING_STRATEGY": "windows", "LOCALRAG_CHUNKING_SIZE": "100",
                "LOCALRAG_CHUNKING_OVERLAP": "10"}  # fmt: skip
-    rebuilt = localrag("rebuild", "--json", *chosen, **windows)
+    rebuilt = localrag("rebuild", "--json", *option, **windows)
     assert rebuilt.json["documents"] == 2
 
-    removed = localrag("remove", str(documents / "one.txt"), *chosen, "--json").json
-    assert removed["chunks"] == 1
-    hits = localrag("search", "marmot", *chosen, "--json").json["hits"]
+    output = localrag("remove", str(documents / "one.txt"), *option, "--json").json
+    assert output["chunks"] == 1
+    hits = localrag("search", "marmot", *option, "--json").json["hits"]
     assert [Path(hit["source"]).name for hit in hits] == ["two.md"]
     assert (documents / "one.txt").exists()
 
@@ -297,6 +297,6 @@ def test_doctor_without_the_language_model(
 def test_doctor_names_every_fault_and_fails(tmp_path: Path) -> None:
     result = localrag("doctor", "--quick", "--json", LOCALRAG_MODELS=str(tmp_path))
     assert result.code == 1
-    problems = [one for one in result.json["findings"] if one["state"] == "problem"]
-    assert {"embedding", "language model"} <= {one["part"] for one in problems}
-    assert all("localrag models pull" in one["text"] for one in problems)
+    problems = [finding for finding in result.json["findings"] if finding["state"] == "problem"]
+    assert {"embedding", "language model"} <= {problem["part"] for problem in problems}
+    assert all("localrag models pull" in problem["text"] for problem in problems)

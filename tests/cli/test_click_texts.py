@@ -21,10 +21,10 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def module(monkeypatch: pytest.MonkeyPatch, name: str, **names: object) -> ModuleType:
-    made = ModuleType(name)
-    vars(made).update(names)
-    monkeypatch.setitem(sys.modules, name, made)
-    return made
+    new_module = ModuleType(name)
+    vars(new_module).update(names)
+    monkeypatch.setitem(sys.modules, name, new_module)
+    return new_module
 
 
 @pytest.mark.usefixtures("alone")
@@ -59,14 +59,14 @@ def test_columns_line_up_with_chinese_names() -> None:
         "formatter.write_dl([('--library 文件夹', 'one'), ('--json', 'two')])\n"
         "click.echo(formatter.getvalue())\n"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", script],
         capture_output=True,
         encoding="utf-8",
         check=True,
         timeout=60,
     )
-    first, second = done.stdout.rstrip().splitlines()
+    first, second = result.stdout.rstrip().splitlines()
     assert first == "--library 文件夹  one"
     assert second == "--json" + " " * 12 + "two"
 

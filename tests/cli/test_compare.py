@@ -24,11 +24,11 @@ def _choice(choices: list[str], passage: str) -> str:
     return choices[choices[0] == "Yes" and "Rosenblatt" not in passage]
 
 
-def _say(asked: dict[str, Any]) -> str:
-    passage = asked_text(asked)
-    if "0 to 10" in asked["messages"][-1]["content"]:
+def _say(request: dict[str, Any]) -> str:
+    passage = asked_text(request)
+    if "0 to 10" in request["messages"][-1]["content"]:
         return json.dumps({"answer": "9" if "Rosenblatt" in passage else "1"})
-    if choices := allowed_answers(asked):
+    if choices := allowed_answers(request):
         return json.dumps({"answer": _choice(choices, passage)})
     return ANSWER
 
@@ -58,8 +58,8 @@ def run(
     }
 
     localrag = partial(run_program, variables=variables)
-    added = localrag("add", str(ROOT / "data" / "ai-overview.en.pdf"))
-    assert added.returncode == 0, added.stderr
+    result = localrag("add", str(ROOT / "data" / "ai-overview.en.pdf"))
+    assert result.returncode == 0, result.stderr
     return localrag
 
 
@@ -69,19 +69,19 @@ QUESTION = "Who presented the perceptron, and when?"
 @pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    done = run(
+    process = run(
         "compare", QUESTION, "--reference", "In 1958.", "--json", "--html", str(page), "-k", "3"
     )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout)
     names = [way["name"] for way in result["ways"]]
     assert names == ["none", "keyword", "learned", "cross-encoder", "llm"]
-    found = [candidate["chunk_id"] for candidate in result["candidates"]]
+    identifiers = [candidate["chunk_id"] for candidate in result["candidates"]]
     for way in result["ways"]:
         assert len(way["passages"]) == 3
         for rank, passage in enumerate(way["passages"], start=1):
             assert passage["rank"] == rank
-            assert found[passage["rank_before"] - 1] == passage["chunk_id"]
+            assert identifiers[passage["rank_before"] - 1] == passage["chunk_id"]
         assert way["answer"]["answer"].startswith(ANSWER.rstrip("."))
         assert way["rerank_seconds"] >= 0
     assert "Rosenblatt" in result["ways"][3]["passages"][0]["text"]
@@ -93,14 +93,14 @@ def test_compare_as_json_and_as_a_page(run: Run, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
     assert text.startswith("<!doctype html>")
     assert "Overall: " in text
-    assert str(page) in done.stderr
+    assert str(page) in process.stderr
 
 
 @pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_compare_for_a_reader(run: Run) -> None:
-    done = run("compare", QUESTION, "-k", "2")
-    assert done.returncode == 0, done.stderr
-    for shown in (
+    result = run("compare", QUESTION, "-k", "2")
+    assert result.returncode == 0, result.stderr
+    for text in (
         "none",
         "keyword",
         "learned",
@@ -109,49 +109,52 @@ def test_compare_for_a_reader(run: Run) -> None:
         ANSWER.rstrip("."),
         "ai-overview.en.pdf",
     ):
-        assert shown in done.stdout
-    assert "Reranking: cross-encoder" in done.stderr
-    assert "comparison" not in done.stdout
+        assert text in result.stdout
+    assert "Reranking: cross-encoder" in result.stderr
+    assert "comparison" not in result.stdout
 
 
 @pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_modes_through_both_pipelines(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "questions.json"
     file.write_text(json.dumps([{"question": QUESTION, "answer": "In 1958."}]), encoding="utf-8")
-    done = run(
+    process = run(
         *("compare", "--modes", "standard,self-rag", "--questions", str(file), "-k", "2", "--json")
     )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout)
     question = result["questions"][0]
-    plain, graded = (question["answers"][mode] for mode in result["modes"])
+    plain, graded_answer = (question["answers"][mode] for mode in result["modes"])
     assert plain["answer"].startswith(ANSWER.rstrip("."))
-    assert graded["answer"].startswith(ANSWER.rstrip("."))
+    assert graded_answer["answer"].startswith(ANSWER.rstrip("."))
     assert plain["metrics"] is None
-    assert graded["metrics"]["used_retrieval"] is True
-    assert [step["name"] for step in graded["trace"]][:2] == ["retrieval decision", "retrieve"]
+    assert graded_answer["metrics"]["used_retrieval"] is True
+    assert [step["name"] for step in graded_answer["trace"]][:2] == [
+        "retrieval decision",
+        "retrieve",
+    ]
     assert {step["name"] for step in plain["trace"]}.isdisjoint({"relevance", "utility"})
     assert [verdict["basis"] for verdict in question["verdicts"]] == ["same answer"] * 4
     assert result["facts"]["ways"][1]["answerable"]["from documents"] == 1
-    assert "question 1 of 1: judging" in done.stderr
+    assert "question 1 of 1: judging" in process.stderr
 
 
 @pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_rerank_on_search_and_ask(run: Run) -> None:
     plain = json.loads(run("search", QUESTION, "--json", "-k", "4").stdout)
-    kept = json.loads(run("search", QUESTION, "--json", "-k", "4", "--rerank", "none").stdout)
-    assert plain["hits"] == kept["hits"]
-    done = run("search", QUESTION, "--json", "-k", "4", "--rerank", "cross-encoder")
-    hits = json.loads(done.stdout)["hits"]
+    unranked = json.loads(run("search", QUESTION, "--json", "-k", "4", "--rerank", "none").stdout)
+    assert plain["hits"] == unranked["hits"]
+    result = run("search", QUESTION, "--json", "-k", "4", "--rerank", "cross-encoder")
+    hits = json.loads(result.stdout)["hits"]
     assert "Rosenblatt" in hits[0]["text"]
     assert hits[0]["score"] != plain["hits"][0]["score"]
-    asked = json.loads(run("ask", QUESTION, "--json", "-k", "2", "--rerank", "keyword").stdout)
-    assert [step["name"] for step in asked["trace"]][:2] == ["retrieve", "rerank"]
-    assert len(asked["contexts"]) == 2
+    answer = json.loads(run("ask", QUESTION, "--json", "-k", "2", "--rerank", "keyword").stdout)
+    assert [step["name"] for step in answer["trace"]][:2] == ["retrieve", "rerank"]
+    assert len(answer["contexts"]) == 2
 
 
 @pytest.mark.models("use-multilingual-v3", "ms-marco-minilm-l12-v2-int8")
 def test_a_model_that_does_not_serve_the_language_is_not_used_silently(run: Run) -> None:
-    done = run("search", "谁提出了感知机？", "--rerank", "cross-encoder")
-    assert done.returncode == 0
-    assert done.stderr.count("does not serve Chinese") == 1
+    result = run("search", "谁提出了感知机？", "--rerank", "cross-encoder")
+    assert result.returncode == 0
+    assert result.stderr.count("does not serve Chinese") == 1

@@ -48,20 +48,20 @@ class Rag:
         k: int | None,
     ) -> Iterator[Compared[Verdict]]:
         self.k = k
-        for number, asked in enumerate(questions, start=1):
+        for number, question in enumerate(questions, start=1):
             for name in (*modes, "judge"):
                 tell(Stage(number, name))
             if number in self.fails:
                 raise self.fails[number]
-            self.asked.append(asked)
+            self.asked.append(question)
             answers = {"standard": standard("Two. [1]"), "self-rag": self_rag("Three. [1]")}
             yield compared(
                 answers[modes[0]],
                 answers[modes[1]],
                 *(0.2, 0.2, 0.5, 0.9),
-                question=asked.question,
-                reference=asked.reference,
-                answerable=asked.answerable,
+                question=question.question,
+                reference=question.reference,
+                answerable=question.answerable,
             )
 
 
@@ -74,10 +74,10 @@ def run(
 
 
 def test_one_question_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    done, rag = run(monkeypatch, "How many floors?", "--modes", "standard,self-rag", "-k", "3")
-    assert done.exit_code == 0, done.output
+    result, rag = run(monkeypatch, "How many floors?", "--modes", "standard,self-rag", "-k", "3")
+    assert result.exit_code == 0, result.output
     assert rag.k == 3
-    for shown in (
+    for text in (
         "1. How many floors?",
         "The standard way  2.0 s",
         "Self-RAG  6.0 s",
@@ -88,9 +88,9 @@ def test_one_question_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
         "Self-RAG took 3.0 times as long",
         "What to use when",
     ):
-        assert shown in done.stdout
-    assert "question 1 of 1: judging" in done.stderr
-    assert "judging" not in done.stdout
+        assert text in result.stdout
+    assert "question 1 of 1: judging" in result.stderr
+    assert "judging" not in result.stdout
 
 
 def test_a_file_as_json_and_as_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_a_file_as_json_and_as_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path:
     rows = [{"question": "One?", "ideal_answer": "Three."}, {"question": "Two?"}]
     file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     arguments = ("--questions", str(file), "--modes", "self-rag, standard")
-    done, rag = run(monkeypatch, *arguments, "--json", "--html", str(page))
-    assert done.exit_code == 0, done.output
+    process, rag = run(monkeypatch, *arguments, "--json", "--html", str(page))
+    assert process.exit_code == 0, process.output
     assert rag.asked == [ComparedQuestion("One?", "Three.", True), ComparedQuestion("Two?")]
-    result = json.loads(done.stdout)
+    result = json.loads(process.stdout)
     assert result["modes"] == ["self-rag", "standard"]
     assert (result["asked"], result["done"]) == (2, 2)
     first = result["questions"][0]
@@ -117,7 +117,7 @@ def test_a_file_as_json_and_as_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert result["facts"]["overall"] == {"wins": [0, 2], "equal": 0}
     assert result["analysis"][0]["heading"] == "Result"
     assert page.read_text("utf-8").startswith("<!doctype html>")
-    assert "1 of 2 questions, 0 s left" in done.stderr
+    assert "1 of 2 questions, 0 s left" in process.stderr
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), BackendError("The server went away.")])
@@ -127,13 +127,13 @@ def test_what_is_done_is_shown_when_a_run_ends_early(
     file = tmp_path / "q.txt"
     file.write_text("One?\nTwo?\nThree?\n", encoding="utf-8")
     arguments = ("--questions", str(file), "--modes", "standard,self-rag", "--json")
-    done, _ = run(monkeypatch, *arguments, fails={3: failure})
-    assert done.exit_code != 0
-    result = json.loads(done.stdout[: done.stdout.rindex("}") + 1])
+    process, _ = run(monkeypatch, *arguments, fails={3: failure})
+    assert process.exit_code != 0
+    result = json.loads(process.stdout[: process.stdout.rindex("}") + 1])
     assert (result["asked"], result["done"]) == (3, 2)
-    done, _ = run(monkeypatch, *arguments, fails={1: failure})
-    assert done.exit_code != 0
-    assert "{" not in done.stdout
+    process, _ = run(monkeypatch, *arguments, fails={1: failure})
+    assert process.exit_code != 0
+    assert "{" not in process.stdout
 
 
 @pytest.mark.parametrize(
@@ -154,9 +154,9 @@ def test_what_is_done_is_shown_when_a_run_ends_early(
 def test_what_makes_no_sense_is_refused(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
 ) -> None:
-    done, rag = run(monkeypatch, *arguments)
-    assert done.exit_code == 2
-    assert said in done.stderr
+    result, rag = run(monkeypatch, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
     assert rag.opened == {}
 
 
@@ -164,7 +164,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     page = tmp_path / "absent" / "page.html"
-    done, rag = run(monkeypatch, "One?", "--modes", "standard,self-rag", "--html", str(page))
-    assert done.exit_code != 0
-    assert str(page) in str(done.exception)
+    result, rag = run(monkeypatch, "One?", "--modes", "standard,self-rag", "--html", str(page))
+    assert result.exit_code != 0
+    assert str(page) in str(result.exception)
     assert rag.opened == {}

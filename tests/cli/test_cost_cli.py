@@ -17,8 +17,8 @@ def localrag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Localrag:
     monkeypatch.setenv("LOCALRAG_LIBRARY", str(tmp_path / "library"))
     monkeypatch.setenv("LOCALRAG_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.setenv("LOCALRAG_LANG", "en")
-    made = factory.Model(Model(), Model(), lambda: None, meter=ConstantMeter())
-    monkeypatch.setattr(factory, "make_model", lambda *_: made)
+    model = factory.Model(Model(), Model(), lambda: None, meter=ConstantMeter())
+    monkeypatch.setattr(factory, "make_model", lambda *_: model)
     (tmp_path / "tea.txt").write_text("Tea is picked in spring.")
     assert run("add", str(tmp_path / "tea.txt")).code == 0
     return run
@@ -36,10 +36,10 @@ def test_it_is_said_before_the_answer_and_explained_after_it(localrag: Localrag)
 
 
 def test_a_budget_that_is_too_small_is_seen_before_it_is_spent(localrag: Localrag) -> None:
-    asked = ("ask", "--no-server", "--mode", "self-rag", "--budget", "20s", "When is tea picked?")
-    (line,) = [line for line in localrag(*asked).err.splitlines() if "to come" in line]
+    command = ("ask", "--no-server", "--mode", "self-rag", "--budget", "20s", "When is tea picked?")
+    (line,) = [line for line in localrag(*command).err.splitlines() if "to come" in line]
     assert "the budget leaves 20 s" in line
     (step, _) = [
-        step for step in localrag(*asked, "--json").json["trace"] if step["name"] == "cost"
+        step for step in localrag(*command, "--json").json["trace"] if step["name"] == "cost"
     ]
     assert step["values"]["least"] > step["values"]["budget"]

@@ -32,12 +32,12 @@ CHIPS = {
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Which of `CHIPS` this machine has, under "chip"."""
-    here = {"chip": "none"}
+    machine = {"chip": "none"}
 
     class Model:
         def __init__(self, settings: LlamaCppSettings, models: object) -> None:
             gpu_layers = settings.gpu_layers
-            if gpu_layers and here["chip"] == "full":
+            if gpu_layers and machine["chip"] == "full":
                 raise BackendError("There is not enough memory.")
             self._on_chip = gpu_layers != 0
 
@@ -52,15 +52,15 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         ) -> None: ...
 
         def speed(self) -> Speed:
-            return CHIPS[here["chip"]][1] if self._on_chip else PROCESSOR
+            return CHIPS[machine["chip"]][1] if self._on_chip else PROCESSOR
 
         def offload_report(self) -> OffloadReport:
-            devices = CHIPS.get(here["chip"], CHIPS["fast"])[0]
+            devices = CHIPS.get(machine["chip"], CHIPS["fast"])[0]
             layers = 29 if self._on_chip and devices else 0
             return OffloadReport(bool(devices), layers, 29, devices if layers else ())
 
     monkeypatch.setattr("localrag.factory.make_local_model", Model)
-    return here
+    return machine
 
 
 @pytest.fixture

@@ -46,8 +46,8 @@ def run(*arguments: str, fails: bool = False) -> str:
 
 
 def model_of(library: str) -> str:
-    told = json.loads(run("status", "--library", library, "--json"))
-    return str(told["embedding"]["model"])
+    record = json.loads(run("status", "--library", library, "--json"))
+    return str(record["embedding"]["model"])
 
 
 def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> None:
@@ -91,24 +91,24 @@ def test_from_the_hint_to_the_switch_and_back(library: str, tmp_path: Path) -> N
 def test_a_new_library_has_both_models_where_both_are_there(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = run("add", str(tmp_path / "en.md"), str(tmp_path / "zh.md"), "--library", library)
-    assert "--embedding" not in told
+    result = run("add", str(tmp_path / "en.md"), str(tmp_path / "zh.md"), "--library", library)
+    assert "--embedding" not in result
     assert model_of(library) == f"{STARTER}+{BGE_EN}"
     monkeypatch.setattr(ModelStore, "is_present", lambda _, name: name == STARTER)
-    told = run("add", str(tmp_path / "en.md"), "--library", f"{library}2")
+    result = run("add", str(tmp_path / "en.md"), "--library", f"{library}2")
     assert model_of(f"{library}2") == STARTER
-    assert f"rebuild --embedding {STARTER}+{BGE_EN}" in told  # what is missing is named
+    assert f"rebuild --embedding {STARTER}+{BGE_EN}" in result  # what is missing is named
     assert "lighthouse" in run("search", "who guides visitors today", "--library", library)
 
 
 def test_a_new_library_with_the_english_model(library: str, tmp_path: Path) -> None:
-    told = run("add", str(tmp_path / "en.md"), "--embedding", "english", "--library", library)
-    assert "--embedding" not in told
+    result = run("add", str(tmp_path / "en.md"), "--embedding", "english", "--library", library)
+    assert "--embedding" not in result
     assert model_of(library) == BGE_EN
-    told = run(
+    result = run(
         "add", str(tmp_path / "zh.md"), "--embedding", STARTER, "--library", library, fails=True
     )
-    assert "Run `localrag rebuild`" in told
+    assert "Run `localrag rebuild`" in result
 
 
 def test_a_model_that_is_set_for_all_libraries_stands_against_it(
@@ -116,8 +116,8 @@ def test_a_model_that_is_set_for_all_libraries_stands_against_it(
 ) -> None:
     run("add", str(tmp_path / "en.md"), "--embedding", STARTER, "--library", library)
     monkeypatch.setenv("LOCALRAG_EMBEDDING_MODEL", STARTER)
-    told = run("rebuild", "--embedding", "english", "--library", library, fails=True)
-    assert "config unset embedding.model" in told
+    result = run("rebuild", "--embedding", "english", "--library", library, fails=True)
+    assert "config unset embedding.model" in result
     assert model_of(library) == STARTER
 
 
@@ -157,8 +157,8 @@ def test_a_library_does_not_say_which_folder_is_opened(
         for act in (lambda: rag.search("lighthouse"), lambda: rag.add([]), rag.rebuild):
             with pytest.raises(ModelNotFoundError, match="opens no path"):
                 act()
-    told = run("search", "lighthouse", "--library", str(tmp_path / "library"), fails=True)
-    assert "localrag models add" in told
+    result = run("search", "lighthouse", "--library", str(tmp_path / "library"), fails=True)
+    assert "localrag models add" in result
     assert looked == []
 
 
@@ -167,8 +167,8 @@ def test_a_path_is_named_in_the_settings_or_given_a_name(
 ) -> None:
     path = str(models_dir(BGE_EN))
     english = ("add", str(tmp_path / "en.md"), "--library", library)
-    told = run(*english, "--embedding", path, fails=True)
-    assert f"localrag models add NAME {path}" in told
+    result = run(*english, "--embedding", path, fails=True)
+    assert f"localrag models add NAME {path}" in result
     assert not Path(library).exists()
     monkeypatch.setenv("LOCALRAG_EMBEDDING_MODEL", path)
     run(*english, "--embedding", path)

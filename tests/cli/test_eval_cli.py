@@ -62,12 +62,12 @@ def server() -> Iterator[Server]:
     state = Server()
     judge = JudgingLLM()
 
-    def say(asked: dict[str, Any]) -> str:
-        messages = [Message(one["role"], one["content"]) for one in asked["messages"]]
+    def say(request: dict[str, Any]) -> str:
+        messages = [Message(message["role"], message["content"]) for message in request["messages"]]
         state.asked.append(messages[-1].content)
         place = len(state.asked)
         until(lambda: place <= state.most)
-        schema = asked.get("response_format", {}).get("json_schema", {}).get("schema")
+        schema = request.get("response_format", {}).get("json_schema", {}).get("schema")
         return judge.complete(messages, Options(schema=schema)).text if schema else "1"
 
     def respond(exchange: Exchange) -> None:
@@ -118,21 +118,21 @@ def means(report: dict[str, Any]) -> dict[str, float | None]:
 def test_run_as_json_and_as_a_page(environment: dict[str, str], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     arguments = ("eval", "run", data_set(tmp_path), "--cache", str(tmp_path / "cache"))
-    done = localrag(environment, *arguments, "--json", "--html", str(page))
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    result = localrag(environment, *arguments, "--json", "--html", str(page))
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
     assert set(report["metrics"][0]) >= {"name", "mean", "interval", "unreadable"}
     assert means(report)["faithfulness"] == pytest.approx((1 + 0 + 0.5) / 3)
     assert means(report)["context_precision"] == pytest.approx(1.0)
     assert means(report)["refusal"] == 1.0
     assert all(metric["unreadable"] == 0 for metric in report["metrics"])
     assert report["calibration"] is None
-    assert "4 question(s)" in done.stderr
+    assert "4 question(s)" in result.stderr
     assert page.read_text("utf-8").startswith("<!doctype html>")
-    shown = localrag(environment, *arguments)
-    assert shown.returncode == 0, shown.stderr
-    assert "Not calibrated" in shown.stdout
-    assert "How many floors?" in shown.stdout
+    process = localrag(environment, *arguments)
+    assert process.returncode == 0, process.stderr
+    assert "Not calibrated" in process.stdout
+    assert "How many floors?" in process.stdout
 
 
 @pytest.mark.models("use-multilingual-v3")
@@ -171,17 +171,17 @@ def test_killed_at_any_moment_it_goes_on_with_the_same_numbers(
 @pytest.mark.models("use-multilingual-v3")
 def test_calibrate_is_carried_by_the_reports(environment: dict[str, str], tmp_path: Path) -> None:
     cache = ("--cache", str(tmp_path / "cache"))
-    done = localrag(environment, "eval", "calibrate", *cache)
-    assert done.returncode == 0, done.stderr
+    result = localrag(environment, "eval", "calibrate", *cache)
+    assert result.returncode == 0, result.stderr
     for metric in ("faithfulness", "answer_relevancy", "context_recall", "context_precision"):
-        assert metric.replace("_", " ") in done.stdout
+        assert metric.replace("_", " ") in result.stdout
     report = json.loads(
         localrag(environment, "eval", "run", data_set(tmp_path), *cache, "--json").stdout
     )
-    agreement = {one["name"]: one for one in report["calibration"]["metrics"]}
+    agreement = {measure["name"]: measure for measure in report["calibration"]["metrics"]}
     assert agreement["faithfulness"]["items"] == 36
     assert -1 <= agreement["faithfulness"]["kappa"] <= 1
-    untrusted = {name for name, one in agreement.items() if not one["trusted"]}
+    untrusted = {name for name, measure in agreement.items() if not measure["trusted"]}
     assert untrusted <= set(report["calibration"]["untrustworthy"])
 
 
@@ -201,15 +201,15 @@ def test_answers_from_a_library_for_two_configurations(
     for name in ("small", "word"):
         arguments += ["--config", str(tmp_path / f"{name}.toml")]
     arguments += ["--documents", str(ROOT / "data" / "ai-overview.en.pdf")]
-    done = localrag(environment, *arguments)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    result = localrag(environment, *arguments)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
     assert [run["name"] for run in report["runs"]] == ["small", "word"]
     small, word = (run["questions"][0]["contexts"] for run in report["runs"])
     assert small != word
     # What is read is a section: as many small passages as it holds.
     assert max(len(context["text"]) for context in small) <= READ + 100
-    assert {one["metric"] for one in report["differences"]} == {
+    assert {difference["metric"] for difference in report["differences"]} == {
         "page_reciprocal_rank",
         "page_rank",  # as it was called, until 0.3
     }
@@ -219,16 +219,16 @@ def test_answers_from_a_library_for_two_configurations(
 @pytest.mark.models("use-multilingual-v3")
 def test_what_is_missing_is_said(environment: dict[str, str], tmp_path: Path) -> None:
     dataset = data_set(tmp_path, [{"question": "q"}])
-    done = localrag(environment, "eval", "run", dataset, "--no-judge")
-    assert done.returncode == 1
-    assert "library" in done.stderr
-    done = localrag(environment, "eval", "run", dataset, "--config", str(tmp_path / "no.toml"))
-    assert done.returncode == 2
-    assert "There is no settings file" in done.stderr
+    result = localrag(environment, "eval", "run", dataset, "--no-judge")
+    assert result.returncode == 1
+    assert "library" in result.stderr
+    result = localrag(environment, "eval", "run", dataset, "--config", str(tmp_path / "no.toml"))
+    assert result.returncode == 2
+    assert "There is no settings file" in result.stderr
     existing = tmp_path / "mine.jsonl"
     existing.write_text("edited", "utf-8")
-    done = localrag(environment, "eval", "make", "-o", str(existing))
-    assert done.returncode == 2
+    result = localrag(environment, "eval", "make", "-o", str(existing))
+    assert result.returncode == 2
     assert existing.read_text("utf-8") == "edited"
 
 
@@ -236,12 +236,12 @@ def test_what_is_missing_is_said(environment: dict[str, str], tmp_path: Path) ->
 def test_make_writes_a_data_set(environment: dict[str, str], tmp_path: Path) -> None:
     output = tmp_path / "made.jsonl"
     document = ROOT / "data" / "garden-handbook.en.md"
-    done = localrag(
+    result = localrag(
         environment,
         *("eval", "make", str(document), "--questions", "3", "--unanswerable", "1"),
         *("-o", str(output), "--cache", str(tmp_path / "cache")),
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     rows = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
     assert [row["has_answer"] for row in rows] == [True, True, False]
     assert all(row["source"] == "garden-handbook.en.md" and row["page"] == 1 for row in rows)
@@ -257,9 +257,9 @@ def test_a_report_never_takes_the_place_of_the_questions(
     questions.write_text(json.dumps(MILL) + "\n", encoding="utf-8")
     before = questions.read_bytes()
     target = str(tmp_path / options[1])
-    done = localrag(environment, "eval", "run", questions, "--no-judge", options[0], target)
-    assert done.returncode == 2, done.stderr
-    assert target in done.stderr
+    result = localrag(environment, "eval", "run", questions, "--no-judge", options[0], target)
+    assert result.returncode == 2, result.stderr
+    assert target in result.stderr
     assert questions.read_bytes() == before
 
 
@@ -270,15 +270,15 @@ def test_a_report_takes_the_place_of_nothing_that_is_read(
 ) -> None:
     folder = tmp_path / "read"
     folder.mkdir()
-    mine = folder / "mine.toml"
-    mine.write_text("[answer]\nk = 3\n", encoding="utf-8")
-    given = str(folder if role == "--documents" else mine)
+    config = folder / "mine.toml"
+    config.write_text("[answer]\nk = 3\n", encoding="utf-8")
+    value = str(folder if role == "--documents" else config)
     dataset = data_set(tmp_path)
-    done = localrag(
-        environment, "eval", "run", dataset, "--no-judge", role, given, "--html", str(mine)
+    result = localrag(
+        environment, "eval", "run", dataset, "--no-judge", role, value, "--html", str(config)
     )
-    assert done.returncode == 2, done.stderr
-    assert mine.read_text("utf-8") == "[answer]\nk = 3\n"
+    assert result.returncode == 2, result.stderr
+    assert config.read_text("utf-8") == "[answer]\nk = 3\n"
 
 
 @pytest.mark.models("use-multilingual-v3")
@@ -291,9 +291,9 @@ def test_configurations_that_need_libraries_of_their_own_are_not_compared_in_one
         )
     dataset = data_set(tmp_path, [{"question": "q"}])
     configs = [f"--config={tmp_path / f'{size}.toml'}" for size in (300, 600)]
-    done = localrag(environment, "eval", "run", dataset, *configs)
-    assert done.returncode == 2, done.stderr
-    assert "--documents" in done.stderr
+    result = localrag(environment, "eval", "run", dataset, *configs)
+    assert result.returncode == 2, result.stderr
+    assert "--documents" in result.stderr
 
 
 @pytest.mark.models("use-multilingual-v3", "bge-small-en-v1.5-int8")
@@ -304,8 +304,8 @@ def test_configurations_are_compared_by_the_embedding_model_that_counts(
     environment: dict[str, str], tmp_path: Path, named: str, code: int
 ) -> None:
     (tmp_path / "en.md").write_text("The keeper now leads the tours of the lighthouse.", "utf-8")
-    added = ("add", str(tmp_path / "en.md"), "--embedding", "english")
-    assert localrag(environment, *added).returncode == 0
+    command = ("add", str(tmp_path / "en.md"), "--embedding", "english")
+    assert localrag(environment, *command).returncode == 0
     configs = []
     for name, model in {"own": "", "named": named}.items():
         (tmp_path / f"{name}.toml").write_text(f'[embedding]\nmodel = "{model}"\n', "utf-8")
@@ -313,14 +313,14 @@ def test_configurations_are_compared_by_the_embedding_model_that_counts(
     question = {"question": "Who leads the tours?", "source": "en.md", "page": 1}
     dataset = data_set(tmp_path, [question])
     cache = ("--cache", str(tmp_path / "cache"))
-    done = localrag(environment, "eval", "run", dataset, "--no-judge", *cache, *configs)
-    assert done.returncode == code, done.stderr
-    assert ("--documents" in done.stderr) == bool(code)
+    result = localrag(environment, "eval", "run", dataset, "--no-judge", *cache, *configs)
+    assert result.returncode == code, result.stderr
+    assert ("--documents" in result.stderr) == bool(code)
 
 
 @pytest.mark.models("use-multilingual-v3")
 def test_no_metric_is_an_error(environment: dict[str, str], tmp_path: Path) -> None:
     arguments = ("--no-judge", "--metric", "faithfulness")
-    done = localrag(environment, "eval", "run", data_set(tmp_path), *arguments)
-    assert done.returncode == 2
-    assert "faithfulness" in done.stderr
+    result = localrag(environment, "eval", "run", data_set(tmp_path), *arguments)
+    assert result.returncode == 2
+    assert "faithfulness" in result.stderr

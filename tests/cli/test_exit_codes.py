@@ -25,10 +25,10 @@ def localrag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Localrag:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "papers"
-    made.mkdir()
-    write(made / "fine.md", "tea is picked in spring")
-    return made
+    papers = tmp_path / "papers"
+    papers.mkdir()
+    write(papers / "fine.md", "tea is picked in spring")
+    return papers
 
 
 def write(path: Path, text: str) -> Path:
@@ -47,9 +47,9 @@ def close(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
         def entries(path: str) -> Any:
             if Path(path) == folder:
                 raise PermissionError(13, "Permission denied", path)
-            return listed(path)
+            return list_entries(path)
 
-        listed = files._entries
+        list_entries = files._entries
         monkeypatch.setattr(files, "_entries", entries)
 
     return closed
@@ -100,9 +100,9 @@ def test_a_folder_that_cannot_be_opened_counts_as_not_read(
     assert "1 not readable" in run.out
     assert "closed" in run.err
     assert "Permission denied" in run.err
-    told = localrag("add", str(folder), "--json").json
-    assert [Path(one["source"]).name for one in told["failed"]] == ["closed"]
-    assert told["skipped"] == []
+    record = localrag("add", str(folder), "--json").json
+    assert [Path(failure["source"]).name for failure in record["failed"]] == ["closed"]
+    assert record["skipped"] == []
     run = localrag("watch", "--once", str(folder))
     assert run.code == 3
     assert "status --problems" in run.err
@@ -123,12 +123,12 @@ def test_a_folder_that_is_not_there_says_more_than_a_file_that_is_not_read(
     localrag: Localrag, folder: Path
 ) -> None:
     write(folder / "broken.pdf", "%PDF-1.7 nothing")
-    gone = folder.parent / "gone"
-    write(gone / "other.md", "words")
-    assert localrag("add", str(gone)).code == 0
-    (gone / "other.md").unlink()
-    gone.rmdir()
-    assert localrag("watch", "--once", str(folder), str(gone)).code == 1
+    missing_folder = folder.parent / "gone"
+    write(missing_folder / "other.md", "words")
+    assert localrag("add", str(missing_folder)).code == 0
+    (missing_folder / "other.md").unlink()
+    missing_folder.rmdir()
+    assert localrag("watch", "--once", str(folder), str(missing_folder)).code == 1
 
 
 @pytest.mark.parametrize("as_json", [True, False])

@@ -21,8 +21,8 @@ QUESTIONS = ["Who built the perceptron?", "perceptron inventor 1958", "Who prese
 def server() -> Iterator[tuple[str, list[str]]]:
     prompts: list[str] = []
 
-    def say(asked: dict[str, Any]) -> str:
-        prompts.append(asked["messages"][-1]["content"])
+    def say(request: dict[str, Any]) -> str:
+        prompts.append(request["messages"][-1]["content"])
         if "Write a passage" in prompts[-1]:
             return "The perceptron was presented in 1958 by Frank Rosenblatt."
         return json.dumps(dict(zip(("other words", "keywords", "Chinese"), QUESTIONS, strict=True)))
@@ -39,22 +39,22 @@ def localrag(*arguments: str, **variables: str) -> subprocess.CompletedProcess[s
 def library(models_dir: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> str:
     models_dir("use-multilingual-v3")
     folder = str(tmp_path_factory.mktemp("filters") / "library")
-    added = localrag("add", str(ROOT / "data"), "--library", folder)
-    assert added.returncode == 0, added.stderr
+    result = localrag("add", str(ROOT / "data"), "--library", folder)
+    assert result.returncode == 0, result.stderr
     return folder
 
 
 def hits(library: str, *options: str) -> list[dict[str, Any]]:
-    done = localrag(
+    result = localrag(
         "search", "tea perceptron 茶园 感知机", "--json", "--library", library, *options
     )
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)["hits"]
-    return found
+    assert result.returncode == 0, result.stderr
+    passages: list[dict[str, Any]] = json.loads(result.stdout)["hits"]
+    return passages
 
 
-def files(found: list[dict[str, Any]]) -> set[str]:
-    return {Path(hit["source"]).name for hit in found}
+def files(passages: list[dict[str, Any]]) -> set[str]:
+    return {Path(hit["source"]).name for hit in passages}
 
 
 @pytest.mark.models("use-multilingual-v3")
@@ -79,13 +79,13 @@ def test_search_stays_within_the_filter(library: str) -> None:
 def test_a_filter_that_leaves_nothing_is_said_without_a_language_model(library: str) -> None:
     broken = {"LOCALRAG_LLM_MODEL": "/no/such/model.gguf"}
     at = ("--library", library, "--source", "nowhere.pdf")
-    found = localrag("search", "tea", *at, **broken)
-    assert found.returncode == 0, found.stderr
-    assert "Nothing found." in found.stdout
-    assert "filter: 0 of " in found.stderr
-    asked = localrag("ask", "What is tea?", *at, "--explain", **broken)
-    assert asked.returncode == 0, asked.stderr
-    assert "Nothing in the library matches the filter" in asked.stdout
+    result = localrag("search", "tea", *at, **broken)
+    assert result.returncode == 0, result.stderr
+    assert "Nothing found." in result.stdout
+    assert "filter: 0 of " in result.stderr
+    output = localrag("ask", "What is tea?", *at, "--explain", **broken)
+    assert output.returncode == 0, output.stderr
+    assert "Nothing in the library matches the filter" in output.stdout
     chinese = localrag("ask", "茶是什么？", *at, "--json", **broken)
     answer = json.loads(chinese.stdout)
     assert "没有符合筛选条件的内容" in answer["answer"]
@@ -111,10 +111,10 @@ def test_a_filter_that_leaves_nothing_is_said_without_a_language_model(library: 
 def test_bad_values_are_named(
     command: str, options: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
-    done = localrag(command, "tea", *options, "--library", str(tmp_path / "none"))
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    result = localrag(command, "tea", *options, "--library", str(tmp_path / "none"))
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.models("use-multilingual-v3")
@@ -130,24 +130,24 @@ def test_search_expands_only_when_asked_to(library: str, server: tuple[str, list
     assert prompts == []
     assert plain["trace"] == []
 
-    done = localrag(
+    result = localrag(
         *question, "--expand", "multi-query", "--source", "ai-overview.en.pdf", **variables
     )
-    assert done.returncode == 0, done.stderr
-    expanded = json.loads(done.stdout)
+    assert result.returncode == 0, result.stderr
+    expanded = json.loads(result.stdout)
     assert len(prompts) == 1
     assert [step["name"] for step in expanded["trace"]] == ["filter", "expand"]
     assert expanded["trace"][1]["decision"] == " | ".join(QUESTIONS)
     assert files(expanded["hits"]) == {"ai-overview.en.pdf"}
     assert {"dense", "keyword", "rewriting 1"} <= set(expanded["hits"][0]["ranks"])
 
-    done = localrag(*question, "--expand", "hyde", **variables)
-    assert done.returncode == 0, done.stderr
-    assert "Frank Rosenblatt" in json.loads(done.stdout)["trace"][0]["decision"]
+    result = localrag(*question, "--expand", "hyde", **variables)
+    assert result.returncode == 0, result.stderr
+    assert "Frank Rosenblatt" in json.loads(result.stdout)["trace"][0]["decision"]
 
-    refused = localrag(*question, "--expand", "hyde", "--mode", "keyword", **variables)
-    assert refused.returncode == 2
-    assert "dense search" in refused.stderr
+    output = localrag(*question, "--expand", "hyde", "--mode", "keyword", **variables)
+    assert output.returncode == 2
+    assert "dense search" in output.stderr
     assert len(prompts) == 2
 
 
@@ -160,8 +160,8 @@ def test_a_server_that_is_away_leaves_the_plain_search(library: str) -> None:
     }
     question = ("search", "Who presented the perceptron?", "--library", library, "--json")
     plain = json.loads(localrag(*question).stdout)
-    done = localrag(*question, "--expand", "multi-query", **variables)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["hits"] == plain["hits"]
-    assert "only the question itself is searched" in found["trace"][0]["decision"]
+    result = localrag(*question, "--expand", "multi-query", **variables)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["hits"] == plain["hits"]
+    assert "only the question itself is searched" in report["trace"][0]["decision"]

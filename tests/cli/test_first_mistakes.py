@@ -38,13 +38,13 @@ def test_without_a_command_the_help_is_shown_line_by_line(
 
 @pytest.mark.parametrize("words", [(), ("bundle",), ("models",), ("eval",)], ids=" ".join)
 def test_a_list_of_commands_says_the_first_sentence_of_each_whole(words: tuple[str, ...]) -> None:
-    said = CliRunner().invoke(cli, [*words, "--help"]).stdout
-    listed = " ".join(said.partition("\nCommands:\n")[2].partition("\n\n")[0].split())
-    assert "..." not in listed
+    text = CliRunner().invoke(cli, [*words, "--help"]).stdout
+    commands = " ".join(text.partition("\nCommands:\n")[2].partition("\n\n")[0].split())
+    assert "..." not in commands
     if not words:
-        assert all(f"{name} " in listed for name in COMMANDS)
-        assert "text of any suffix" not in listed
-        assert "mail, web pages, text. ask" in listed  # and no second sentence
+        assert all(f"{name} " in commands for name in COMMANDS)
+        assert "text of any suffix" not in commands
+        assert "mail, web pages, text. ask" in commands  # and no second sentence
 
 
 def test_a_misspelt_command_is_answered_with_the_one_like_it(localrag: Localrag) -> None:
@@ -119,6 +119,6 @@ def test_names_in_a_chinese_message_have_chinese_commas(
     monkeypatch.setattr(messages, "interface_language", lambda: "zh")
     settings = tmp_path / "config.toml"
     settings.write_text("[answer]\nkk = 3\n")
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         load_settings(environment={"LOCALRAG_CONFIG": str(settings)})
-    assert re.search(r"可用的有：mode、k、max_tokens、", spoken(caught.value))
+    assert re.search(r"可用的有：mode、k、max_tokens、", spoken(error.value))

@@ -35,16 +35,18 @@ needs_sh = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux: pa
 
 def fenced(text: str, kind: str) -> list[str]:
     """What stands between fences of one kind."""
-    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.S | re.M)
-    return [inside for each, inside in found if each == kind]
+    matches = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", text, re.S | re.M)
+    return [inside for tag, inside in matches if tag == kind]
 
 
 def blocks(holding: str) -> list[str]:
     """The commands in the section of the guide in which one of them holds this text."""
     whole = "\n".join(page.read_text("utf-8") for page in ENGLISH)
     sections = re.split(r"^## ", whole, flags=re.M)
-    found = next(one for one in sections if holding in "".join(fenced(one, "sh")))
-    return fenced(found, "sh")
+    section_text = next(
+        section for section in sections if holding in "".join(fenced(section, "sh"))
+    )
+    return fenced(section_text, "sh")
 
 
 class Home:
@@ -54,8 +56,8 @@ class Home:
         self.folder = folder / "home"
         self.scratch = folder / "tmp"
         commands = folder / "bin"
-        for made in (self.folder, self.scratch, commands):
-            made.mkdir()
+        for directory in (self.folder, self.scratch, commands):
+            directory.mkdir()
         command = commands / "localrag"
         command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m localrag "$@"\n')
         command.chmod(0o700)
@@ -69,7 +71,7 @@ class Home:
 
     def run(self, commands: str, **environment: str) -> str:
         """Run them as `sh` does, in a folder that is not the checkout; returns what they said."""
-        done = subprocess.run(
+        result = subprocess.run(
             ["/bin/sh", "-e", "-c", commands],
             cwd=self.scratch,
             env=self.environment | environment,
@@ -78,8 +80,8 @@ class Home:
             timeout=300,
             check=False,
         )
-        assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        assert result.returncode == 0, f"{commands}\n{result.stdout}{result.stderr}"
+        return result.stdout
 
     def found(self, question: str) -> list[dict[str, Any]]:
         hits: list[dict[str, Any]] = json.loads(
@@ -89,8 +91,8 @@ class Home:
 
     def answer(self, question: str) -> tuple[str, list[dict[str, Any]]]:
         """Text and citations of what the model says."""
-        given = json.loads(self.run(f"localrag ask --json {shlex.quote(question)}"))
-        return given["answer"], given["citations"]
+        record = json.loads(self.run(f"localrag ask --json {shlex.quote(question)}"))
+        return record["answer"], record["citations"]
 
     def left(self) -> list[str]:
         """Every file and folder there is."""
@@ -122,16 +124,18 @@ def test_what_was_backed_up_comes_back_and_what_is_removed_leaves_nothing(
             "LOCALRAG_LLM_BACKEND": "openai",
             "LOCALRAG_LLM_BASE_URL": f"{server.url}/v1",
         }
-        answered = home.answer(QUESTION)
+        reply = home.answer(QUESTION)
         home.run(backup)
         assert len(home.left()) > 10
         home.run(linux)
-        kept = [one for one in home.left() if not re.match(r"home/(backup|\.\w+(/\w+)?$)", one)]
-        assert kept == []
+        remains = [
+            path for path in home.left() if not re.match(r"home/(backup|\.\w+(/\w+)?$)", path)
+        ]
+        assert remains == []
 
         home.run(restore)
         assert home.found(QUESTION) == before
-        assert home.answer(QUESTION) == answered
+        assert home.answer(QUESTION) == reply
     assert json.loads(home.run("localrag config --json"))["settings"]["answer"]["k"] == 7
 
     home.run(f"{linux}\nrm -r ~/backup\nrmdir ~/.local/share ~/.local/state ~/.local || true")
@@ -142,8 +146,8 @@ def test_what_was_backed_up_comes_back_and_what_is_removed_leaves_nothing(
 def test_a_library_of_the_version_before_is_upgraded(home: Home) -> None:
     export, check = blocks(UPGRADE)
     fixture = ROOT / "tests" / "library" / "fixtures" / "schema-2.zip"
-    with zipfile.ZipFile(fixture) as packed:
-        packed.extractall(home.folder / ".local" / "share" / "localrag" / "library")
+    with zipfile.ZipFile(fixture) as archive:
+        archive.extractall(home.folder / ".local" / "share" / "localrag" / "library")
     home.run(export)
     assert "All is in order" in home.run(check)
     home.run("localrag import ~/before-upgrade.zip --library ~/again")
@@ -159,11 +163,11 @@ def test_what_the_guide_shows_is_what_is_printed(
     models_dir("use-multilingual-v3")
     models_dir("bge-small-en-v1.5-int8")
     home.run(f"localrag add {shlex.quote(str(ROOT / 'data'))}")
-    said = "感知机是弗兰克·罗森布拉特在1958年提出的[1]。"  # so the starter model
+    sentence = "感知机是弗兰克·罗森布拉特在1958年提出的[1]。"  # so the starter model
 
-    def say(asked: dict[str, Any]) -> str:
-        choices = allowed_answers(asked)
-        return json.dumps({"answer": choices[0]}) if choices else said
+    def say(request: dict[str, Any]) -> str:
+        choices = allowed_answers(request)
+        return json.dumps({"answer": choices[0]}) if choices else sentence
 
     with serving(chat(say)) as server:
         home.environment |= {
@@ -171,14 +175,14 @@ def test_what_the_guide_shows_is_what_is_printed(
             "LOCALRAG_LLM_BASE_URL": f"{server.url}/v1",
         }
         for pages, language in ((ENGLISH, "en"), (CHINESE, "zh")):
-            for shown in [
+            for example in [
                 block for page in pages for block in fenced(page.read_text("utf-8"), "console")
             ]:
-                command, _, output = shown.removeprefix("$ ").partition("\n")
-                printed = home.run(command, LOCALRAG_LANG=language)
+                command, _, output = example.removeprefix("$ ").partition("\n")
+                output_text = home.run(command, LOCALRAG_LANG=language)
                 # "0.7 s", on a busy machine "0.7 s (1.8 s with loading the model …)"
                 seconds = re.compile(r"^[\d.]+ (?:s|秒)(?: \(.*\)|（.*）)?\n\Z", re.M)
-                assert seconds.sub("", printed) == output
+                assert seconds.sub("", output_text) == output
 
 
 @pytest.mark.parametrize("pages", [*zip(ENGLISH, CHINESE, strict=True)], ids=GUIDE)
@@ -188,34 +192,34 @@ def test_both_guides_have_the_same_sections_and_commands(pages: tuple[Path, Path
     for mark in (r"^#+ ", r"^```", r"^\|", r"^ *\d\. ", r"^\$ "):
         assert len(re.findall(mark, english, re.M)) == len(re.findall(mark, chinese, re.M)), mark
     without_notes = (re.sub(r" +[#].*| \"[^\"]*\"", "", text) for text in (english, chinese))
-    one, other = (fenced(text, "") for text in without_notes)
-    assert one == other
+    english_blocks, chinese_blocks = (fenced(text, "") for text in without_notes)
+    assert english_blocks == chinese_blocks
 
 
 @pytest.mark.parametrize(
     ("index", "pages"), [*zip(INDEXES, (ENGLISH, CHINESE), strict=True)], ids=["en", "zh"]
 )
 def test_the_index_has_every_section(index: Path, pages: list[Path]) -> None:
-    listed = re.findall(r"\[([^\]]+)\]\(guide/", index.read_text("utf-8"))
+    sections = re.findall(r"\[([^\]]+)\]\(guide/", index.read_text("utf-8"))
     whole = "\n".join(page.read_text("utf-8") for page in pages)
     assert set(
         re.findall(r"^##?#? (.*)$", re.sub(r"```.*?```", "", whole, flags=re.S), re.M)
-    ) <= set(listed)
+    ) <= set(sections)
 
 
 def test_the_tables_of_commands_and_settings_are_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "draw_guide.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_the_guide_names_every_folder_that_localrag_makes(monkeypatch: pytest.MonkeyPatch) -> None:
-    used = {
+    kinds = {
         kind
         for path in (ROOT / "localrag").rglob("*.py")
         for kind in re.findall(r"\buser_(\w+)_(?:path|dir)\(", path.read_text("utf-8"))
     }
-    assert used == set(KINDS)
+    assert kinds == set(KINDS)
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("platformdirs.windows.get_win_folder", lambda _: "%LOCALAPPDATA%")

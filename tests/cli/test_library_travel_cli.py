@@ -34,10 +34,10 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 def test_out_and_in(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive, there = str(tmp_path / "x.zip"), str(tmp_path / "there")
+    archive, target = str(tmp_path / "x.zip"), str(tmp_path / "there")
     code, output = run("export", archive, "--library", str(folder), "--json")
     assert (code, json.loads(output)["documents"]) == (0, 1)
-    code, output = run("import", archive, "--library", there)
+    code, output = run("import", archive, "--library", target)
     assert code == 0
     assert "1 documents, 1 passages" in output
     assert "embedding.model" not in output
@@ -46,11 +46,11 @@ def test_out_and_in(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert code == 0
     assert "set embedding.model to hash, or unset it" in output
     monkeypatch.delenv("LOCALRAG_EMBEDDING_MODEL")
-    assert run("check", "--library", there)[0] == 0
+    assert run("check", "--library", target)[0] == 0
     code, output = run("import", archive, "--library", str(tmp_path / "other"), "--json")
-    found = json.loads(output)
-    assert (code, found["documents"], found["embedding"]) == (0, 1, "hash")
-    assert found["embedding_installed"] is False
+    report = json.loads(output)
+    assert (code, report["documents"], report["embedding"]) == (0, 1, "hash")
+    assert report["embedding_installed"] is False
 
 
 def test_a_known_model_that_is_missing_is_named(
@@ -81,16 +81,16 @@ def test_they_are_listed() -> None:
 
 
 def refused(*arguments: str) -> UsageError:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError) as error:
         CliRunner().invoke(cli, list(arguments), catch_exceptions=False)
-    assert caught.value.exit_code == 2
-    return caught.value
+    assert error.value.exit_code == 2
+    return error.value
 
 
 def test_an_export_needs_a_name_in_a_folder_that_is_there(folder: Path, tmp_path: Path) -> None:
-    said = str(refused("export", str(tmp_path / "none" / "x.zip"), "--library", str(folder)))
-    assert f"There is no folder {tmp_path / 'none'}." in said
-    assert "disk space" not in said
+    message = str(refused("export", str(tmp_path / "none" / "x.zip"), "--library", str(folder)))
+    assert f"There is no folder {tmp_path / 'none'}." in message
+    assert "disk space" not in message
     assert not (tmp_path / "none").exists()
 
 

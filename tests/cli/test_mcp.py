@@ -52,8 +52,8 @@ def library(tmp_path: Path) -> Path:
     """A library of one file, whose vectors mean nothing."""
     (tmp_path / "garden.md").write_text("The glass house was opened in 1907.", encoding="utf-8")
     folder = tmp_path / "garden"
-    added = loud("--library", str(folder), "add", str(tmp_path / "garden.md"))
-    subprocess.run(added, check=True, capture_output=True, timeout=120)
+    command = loud("--library", str(folder), "add", str(tmp_path / "garden.md"))
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
     return folder
 
 
@@ -91,8 +91,8 @@ class Pipes:
 
     def ended(self) -> tuple[str, str]:
         """What was still written to each pipe."""
-        rest, said = self.process.communicate(timeout=60)
-        return rest, said
+        rest, stderr = self.process.communicate(timeout=60)
+        return rest, stderr
 
 
 @contextmanager
@@ -108,14 +108,14 @@ def speaking(*arguments: str) -> Iterator[Pipes]:
 @pytest.mark.skipif(os.name == "nt", reason="prints with the C library of a POSIX system")
 def test_nothing_but_the_protocol_is_on_standard_output(library: Path) -> None:
     with speaking("--library", str(library), "mcp") as pipes:
-        asked = {"name": "search", "arguments": {"query": "glass house"}}
-        result = pipes.ask(2, "tools/call", asked)
+        call = {"name": "search", "arguments": {"query": "glass house"}}
+        result = pipes.ask(2, "tools/call", call)
         assert result["content"][0]["text"].startswith('[1] garden.md, para. 1: "The glass house')
         assert "link" not in result["structuredContent"]["passages"][0], "no server shows it"
-        rest, said = pipes.ended()
+        rest, stderr = pipes.ended()
         assert rest == ""
-        for printed in ("prints\n", "prints, later\n", "writes\n", "when the process ends\n"):
-            assert f"a library {printed}" in said or f"in C prints {printed}" in said
+        for line in ("prints\n", "prints, later\n", "writes\n", "when the process ends\n"):
+            assert f"a library {line}" in stderr or f"in C prints {line}" in stderr
         assert pipes.process.returncode == 0
 
 
@@ -133,28 +133,28 @@ def test_files_are_added_only_where_that_is_allowed(library: Path, tmp_path: Pat
     more.mkdir()
     (more / "tea.md").write_text("Tea is picked in March.", encoding="utf-8")
     (more / "broken.pdf").write_bytes(b"%PDF-1.7 broken")
-    asked = {"name": "add", "arguments": {"paths": [str(more)]}}
+    call = {"name": "add", "arguments": {"paths": [str(more)]}}
     with speaking("--library", str(library), "mcp", "--allow-add") as pipes:
         tools = {tool["name"]: tool for tool in pipes.ask(2, "tools/list", {})["tools"]}
         assert tools["add"]["annotations"]["readOnlyHint"] is False
         assert tools["search"]["annotations"]["readOnlyHint"] is True
-        result = pipes.ask(3, "tools/call", asked)
+        result = pipes.ask(3, "tools/call", call)
         assert result["structuredContent"]["added"] == ["tea.md"]
-        assert [one["file"] for one in result["structuredContent"]["not_read"]] == ["broken.pdf"]
+        assert [file["file"] for file in result["structuredContent"]["not_read"]] == ["broken.pdf"]
         relative = {"name": "add", "arguments": {"paths": ["more"]}}
         assert pipes.ask(4, "tools/call", relative)["isError"] is True
     with speaking("--library", str(library), "mcp") as pipes:
-        pipes.say({"id": 5, "method": "tools/call", "params": asked})
+        pipes.say({"id": 5, "method": "tools/call", "params": call})
         assert pipes.process.stdout is not None
         assert "There is no tool add" in pipes.process.stdout.readline()
 
 
 def test_a_folder_without_a_library_is_said_on_standard_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "localrag", "--library", str(tmp_path / "no"), "mcp"]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "no" in done.stderr
+    result = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert "no" in result.stderr
 
 
 @pytest.mark.models("use-multilingual-v3")
@@ -164,8 +164,8 @@ def test_the_sdk_s_client_asks_two_libraries(
 ) -> None:
     models = models_dir("use-multilingual-v3").parent
 
-    def say(asked: dict[str, Any]) -> str:
-        choices = allowed_answers(asked)
+    def say(request: dict[str, Any]) -> str:
+        choices = allowed_answers(request)
         return json.dumps({"answer": choices[0]}) if choices else REPLY
 
     async def work(environment: dict[str, str]) -> None:
@@ -179,10 +179,10 @@ def test_the_sdk_s_client_asks_two_libraries(
                 await asked(client)
 
     async def asked(client: Client) -> None:
-        heard: list[str] = []
+        messages: list[str] = []
 
         async def hear(_: float, __: float | None, message: str | None) -> None:
-            heard.append(message or "")
+            messages.append(message or "")
 
         result = await client.call_tool(
             "ask", {"question": "Who presented the perceptron?"}, progress_callback=hear
@@ -191,14 +191,14 @@ def test_the_sdk_s_client_asks_two_libraries(
         assert isinstance(content, types.TextContent)
         where = "ai-overview.en.pdf, p. 4" if language == "en" else "ai-overview.en.pdf，第 4 页"
         assert f'[1] {where}: "Frank Rosenblatt presented the perceptron' in content.text
-        assert any(line.startswith("retrieve" if language == "en" else "检索") for line in heard)
+        assert any(line.startswith("retrieve" if language == "en" else "检索") for line in messages)
         result = await client.call_tool("search", {"query": "采茶", "library": "园", "k": 1})
         assert result.structured_content is not None
-        (found,) = result.structured_content["passages"]
-        assert found["file"] == "garden-handbook.zh.md"
-        page = await client.read_resource(found["resource"])
+        (passage,) = result.structured_content["passages"]
+        assert passage["file"] == "garden-handbook.zh.md"
+        page = await client.read_resource(passage["resource"])
         assert isinstance(page.contents[0], types.TextResourceContents)
-        assert found["text"].partition("\n")[2] in page.contents[0].text
+        assert passage["text"].partition("\n")[2] in page.contents[0].text
 
     with serving(chat(say)) as running:
         environment = {

@@ -58,8 +58,8 @@ def test_a_whole_round(localrag: Localrag, made: Path, tmp_path: Path) -> None:
     cache = ("--cache", str(made / "eval"))
 
     def ok(*arguments: str) -> None:
-        ended = localrag(*arguments)
-        assert ended.code == 0, (arguments, ended.err)
+        result = localrag(*arguments)
+        assert result.code == 0, (arguments, result.err)
 
     ok("add", str(documents), *library)
     ok("search", "tea", *library)
@@ -88,10 +88,10 @@ def test_a_whole_round(localrag: Localrag, made: Path, tmp_path: Path) -> None:
     ok("rebuild", *library)
     ok("remove", str(documents / "tea.md"), *library)
 
-    found = {path.relative_to(made).parts[0] for path in made.rglob("*")}
-    assert found >= {"library", "imported", "out.zip", "compare.html", "eval.html", "eval.csv"}
-    assert found >= {"eval", "q.jsonl", "plot.svg", "settings", "prompts", "models"}
-    assert found >= {"XDG_CACHE_HOME"}
+    paths = {path.relative_to(made).parts[0] for path in made.rglob("*")}
+    assert paths >= {"library", "imported", "out.zip", "compare.html", "eval.html", "eval.csv"}
+    assert paths >= {"eval", "q.jsonl", "plot.svg", "settings", "prompts", "models"}
+    assert paths >= {"XDG_CACHE_HOME"}
     assert not open_to_others(made)
 
 
@@ -100,12 +100,12 @@ def test_what_the_user_named_keeps_its_mode_and_its_link(
 ) -> None:
     settings = made / "settings" / "config.toml"
     settings.parent.mkdir()
-    kept = tmp_path / "dotfiles.toml"
-    kept.write_text("# mine\n")
-    kept.chmod(0o644)
-    settings.symlink_to(kept)
+    dotfile = tmp_path / "dotfiles.toml"
+    dotfile.write_text("# mine\n")
+    dotfile.chmod(0o644)
+    settings.symlink_to(dotfile)
     assert localrag("config", "set", "answer.k", "6").code == 0
     assert settings.is_symlink()
-    assert "# mine" in kept.read_text()
-    assert "k = 6" in kept.read_text()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o644
+    assert "# mine" in dotfile.read_text()
+    assert "k = 6" in dotfile.read_text()
+    assert stat.S_IMODE(dotfile.stat().st_mode) == 0o644

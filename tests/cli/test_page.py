@@ -18,13 +18,13 @@ def localrag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Localrag:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "papers"
-    made.mkdir()
-    (made / "tea.md").write_text("# Tea\n\nGreen tea is picked in spring.\n")
+    papers = tmp_path / "papers"
+    papers.mkdir()
+    (papers / "tea.md").write_text("# Tea\n\nGreen tea is picked in spring.\n")
     document = pymupdf.open()
     document.new_page().insert_text((72, 72), TEXT)
-    document.save(made / "ferry.pdf")
-    return made
+    document.save(papers / "ferry.pdf")
+    return papers
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def test_an_image_goes_into_a_file(
 ) -> None:
     image = tmp_path / "page.png"
     words = ("--highlight", "WAITS  for the\nmail", "-o", str(image))
-    found = localrag("page", "ferry.pdf", "1", *words, *library)
-    assert (found.code, found.out) == (0, "")
-    assert found.err == f"The image is in {image}.\n"
+    result = localrag("page", "ferry.pdf", "1", *words, *library)
+    assert (result.code, result.out) == (0, "")
+    assert result.err == f"The image is in {image}.\n"
     assert image.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     other = localrag("page", "ferry.pdf", "1", "--highlight", "soup", "-o", str(image), *library)
     assert other.code == 0
@@ -55,18 +55,18 @@ def test_a_place_that_is_not_known_is_said(
 
     monkeypatch.setattr(Library, "rectangles", lambda *_: ())
     words = ("--highlight", "winter", "-o", str(tmp_path / "page.png"))
-    found = localrag("page", "ferry.pdf", "1", *words, *library)
-    assert found.code == 0
-    assert "not known for sure" in found.err
+    result = localrag("page", "ferry.pdf", "1", *words, *library)
+    assert result.code == 0
+    assert "not known for sure" in result.err
 
 
 def test_without_a_file_to_write_and_for_other_formats_the_text_is_shown(
     localrag: Localrag, library: tuple[str, str], tmp_path: Path
 ) -> None:
-    found = localrag("page", "ferry.pdf", "1", "--highlight", "winter", *library)
-    assert (found.code, found.err) == (0, "")
-    assert "— p. 1" in found.out
-    assert "In ▶winter◀ it" in found.out
+    result = localrag("page", "ferry.pdf", "1", "--highlight", "winter", *library)
+    assert (result.code, result.err) == (0, "")
+    assert "— p. 1" in result.out
+    assert "In ▶winter◀ it" in result.out
     image = tmp_path / "page.png"
     text = localrag("page", "tea.md", "1", "--highlight", "tea", "-o", str(image), *library)
     assert text.code == 1
@@ -81,16 +81,16 @@ def test_a_file_that_changed_or_is_gone_is_shown_as_the_library_holds_it(
 ) -> None:
     words = ("ferry.pdf", "1", "--highlight", "mail", "-o", str(tmp_path / "page.png"))
     (folder / "ferry.pdf").write_bytes(b"%PDF-1.7 other")
-    changed = localrag("page", *words, *library)
-    assert changed.code == 1
-    assert "for the ▶mail◀" in changed.out
-    assert "has changed since it was added" in changed.err
+    result = localrag("page", *words, *library)
+    assert result.code == 1
+    assert "for the ▶mail◀" in result.out
+    assert "has changed since it was added" in result.err
     (folder / "ferry.pdf").unlink()
-    gone = localrag("page", *words, *library)
-    assert gone.code == 1
-    assert "for the ▶mail◀" in gone.out
-    assert "is gone" in gone.err
-    assert "the original is needed" in gone.err
+    second_result = localrag("page", *words, *library)
+    assert second_result.code == 1
+    assert "for the ▶mail◀" in second_result.out
+    assert "is gone" in second_result.err
+    assert "the original is needed" in second_result.err
 
 
 @pytest.mark.parametrize(
@@ -109,16 +109,16 @@ def test_a_file_that_changed_or_is_gone_is_shown_as_the_library_holds_it(
 def test_what_cannot_be_is_said(
     localrag: Localrag, library: tuple[str, str], arguments: tuple[str, ...], said: str
 ) -> None:
-    found = localrag("page", *arguments, *library)
-    assert found.code == 2
-    assert said in found.err
+    result = localrag("page", *arguments, *library)
+    assert result.code == 2
+    assert said in result.err
 
 
 def test_the_document_is_not_written_over(
     localrag: Localrag, library: tuple[str, str], folder: Path
 ) -> None:
     before = (folder / "ferry.pdf").read_bytes()
-    found = localrag("page", "ferry.pdf", "1", "-o", str(folder / "ferry.pdf"), *library)
-    assert found.code == 2
-    assert "is the document itself" in found.err
+    result = localrag("page", "ferry.pdf", "1", "-o", str(folder / "ferry.pdf"), *library)
+    assert result.code == 2
+    assert "is the document itself" in result.err
     assert (folder / "ferry.pdf").read_bytes() == before

@@ -40,29 +40,29 @@ posix = pytest.mark.skipif(os.name == "nt", reason="only on systems with such fi
 
 
 def test_what_is_unseen_is_all_of_it() -> None:
-    everything = "".join(map(chr, range(sys.maxunicode + 1)))
-    assert forbidden(as_text(everything)) == []
-    assert forbidden(as_name(everything)) == []
-    assert not set(as_name(everything)) & set("\t\n\u200c\u200d")
-    assert len(as_name(everything)) == len(everything)
-    for kept in ("Ελληνικά", "中文，（全角）　空格", "한국어", "עברית", "e\u0301", "🙂", "\ue000"):
-        assert as_name(kept) == kept
+    characters = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert forbidden(as_text(characters)) == []
+    assert forbidden(as_name(characters)) == []
+    assert not set(as_name(characters)) & set("\t\n\u200c\u200d")
+    assert len(as_name(characters)) == len(characters)
+    for text in ("Ελληνικά", "中文，（全角）　空格", "한국어", "עברית", "e\u0301", "🙂", "\ue000"):
+        assert as_name(text) == text
 
 
 def test_the_installer_which_stands_alone_knows_the_same_characters() -> None:
     assert packing.contents()["localrag/printable.py"] == Path(printable.__file__)
-    shown = messages.tr("{name} ({fault})", name=HOSTILE, fault=1)
-    assert forbidden(shown) == []
-    assert "\n" not in shown
+    message = messages.tr("{name} ({fault})", name=HOSTILE, fault=1)
+    assert forbidden(message) == []
+    assert "\n" not in message
 
 
 def test_json_escapes_and_never_replaces() -> None:
-    everything = "".join(
+    characters = "".join(
         map(chr, [*range(0xD800), *range(0xDC80, 0xDD00), *range(0xE000, 0x110000)])
     )
-    shown = as_json({everything: [everything, NOT_UTF8]}, indent=2)
-    assert json.loads(shown) == {everything: [everything, NOT_UTF8]}
-    assert forbidden(shown) == []
+    text = as_json({characters: [characters, NOT_UTF8]}, indent=2)
+    assert json.loads(text) == {characters: [characters, NOT_UTF8]}
+    assert forbidden(text) == []
     assert "中文" in as_json("中文")
 
 
@@ -257,32 +257,32 @@ def test_pages_tables_and_pictures(
     data.write_text(json.dumps([row, {"question": "green tea", "ideal_answer": "spring"}]))
     cache = ("--cache", str(tmp_path / "cache"))
     reports = ("--html", str(page), "--csv", str(table))
-    written = localrag("eval", "run", str(data), "--no-judge", *reports, *cache, *library)
-    assert written.code == 0, written.err
+    result = localrag("eval", "run", str(data), "--no-judge", *reports, *cache, *library)
+    assert result.code == 0, result.err
     with table.open(encoding="utf-8-sig", newline="") as file:
         for cells in csv.reader(file):
             assert forbidden("".join(cells)) == []
             assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
-    shown = page.read_text(encoding="utf-8")
-    assert forbidden(shown) == []
-    assert "<b>&" not in shown
+    html = page.read_text(encoding="utf-8")
+    assert forbidden(html) == []
+    assert "<b>&" not in html
     localrag("eval", "run", str(data), *cache, *library)
     localrag("eval", "run", str(data), "--json", *cache, *library)
     localrag("eval", "make", "--questions", "2", *cache, *library)
     for options in ((), ("--modes", "standard,self-rag")):
         localrag("compare", HOSTILE, "--html", str(page), *options, *library)
-        shown = page.read_text(encoding="utf-8")
-        assert forbidden(shown) == []
-        assert "<b>&" not in shown
-        assert "unicode-bidi: isolate" in shown
+        html = page.read_text(encoding="utf-8")
+        assert forbidden(html) == []
+        assert "<b>&" not in html
+        assert "unicode-bidi: isolate" in html
     beir = tmp_path / f"set{CODES}{LINES}&<b>"
     beir.mkdir()
     passage = {"_id": "1", "title": HOSTILE, "text": "green tea"}
     (beir / "corpus.jsonl").write_text(json.dumps(passage) + "\n")
     (beir / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": HOSTILE}) + "\n")
     (beir / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
-    drawn = localrag("bench", "retrieval", str(beir), "--plot", str(plot))
-    assert drawn.code == 0, drawn.err
+    bench_result = localrag("bench", "retrieval", str(beir), "--plot", str(plot))
+    assert bench_result.code == 0, bench_result.err
     assert forbidden(plot.read_text(encoding="utf-8")) == []
     ElementTree.parse(plot)
     localrag("bench", "retrieval", str(beir), "--json")
@@ -293,13 +293,13 @@ def test_a_source_that_json_gives_is_an_argument(
     localrag: Localrag, library: tuple[str, str], documents: Path
 ) -> None:
     before = localrag("status", "--json", *library).json["list"]
-    sources = {source for one in before for source in one["sources"]}
+    sources = {source for document in before for source in document["sources"]}
     assert str(documents / NAME) in sources
     # Bytes that are no UTF-8 are kept as hexadecimal escapes; that name is an argument too.
     assert {Path(source).name for source in sources} - {NAME, "plain.md"} <= {r"caf\xe9.md"}
     for source in sorted(sources):
-        found = localrag("remove", source, "--json", *library)
-        assert found.json["sources"] == [source]
+        result = localrag("remove", source, "--json", *library)
+        assert result.json["sources"] == [source]
     assert localrag("status", "--json", *library).json["list"] == []
 
 

@@ -16,10 +16,10 @@ def test_a_total_that_is_not_known_yet_is_not_a_hundred(
     with progress.Bars() as bars:
         bars.tell(FilesFound(2))
         bars.tell(PageRecognised("/folder/talk.pptx", 1, 3))
-    said = capsys.readouterr().err
-    assert "0/2" in said
-    assert "0/?" in said
-    assert "100" not in said
+    stderr = capsys.readouterr().err
+    assert "0/2" in stderr
+    assert "0/?" in stderr
+    assert "100" not in stderr
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,8 @@ def environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     venv.create(folder, symlinks=os.name != "nt")
     paths = {name: str(folder) for name in ("base", "platbase")}
     packages = Path(sysconfig.get_path("purelib", "venv", paths))
-    here = "\n".join(path for path in sys.path if path.endswith("site-packages"))
-    (packages / "here.pth").write_text(here)
+    site_folders = "\n".join(path for path in sys.path if path.endswith("site-packages"))
+    (packages / "here.pth").write_text(site_folders)
     scripts = Path(sysconfig.get_path("scripts", "venv", paths))
     monkeypatch.setattr(sys, "executable", str(scripts / Path(sys.executable).name))
     return packages
@@ -83,19 +83,19 @@ def prove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def stages(proof: dict[str, object]) -> dict[str, str]:
-    found = proof["stages"]
-    assert isinstance(found, list)
-    return {stage["name"]: stage["problem"] for stage in found}
+    entries = proof["stages"]
+    assert isinstance(entries, list)
+    return {stage["name"]: stage["problem"] for stage in entries}
 
 
 def test_the_samples_are_a_scan_and_office_with_addresses_in_it(tmp_path: Path) -> None:
     samples = proving._samples(tmp_path / "samples")
-    read = {path.name: parse_file(path).pages[0] for path in samples.iterdir()}
-    assert {name: page.how for name, page in read.items() if page.how != "text"} == {
+    pages = {path.name: parse_file(path).pages[0] for path in samples.iterdir()}
+    assert {name: page.how for name, page in pages.items() if page.how != "text"} == {
         "scan.pdf": "ocr",
         "scan.png": "ocr",
     }
-    assert "Ingrid Solberg" in read["lighthouse.docx"].text
+    assert "Ingrid Solberg" in pages["lighthouse.docx"].text
     with zipfile.ZipFile(samples / "lighthouse.docx") as archive:
         links = [archive.read(name) for name in archive.namelist() if name.endswith(".xml.rels")]
     assert all(b"https://" in link for link in links)
@@ -109,10 +109,12 @@ def test_nothing_leaks_and_a_missing_model_is_named(
     models_dir("use-multilingual-v3")
     code, proof = prove()
     assert proof["attempts"] == []
-    found = stages(proof)
+    problems = stages(proof)
     runs = ("settings", "add", "search", "check", "doctor", "remove")
-    assert [found[name] for name in runs] == [""] * 6
-    assert all("localrag models" in found[name] for name in ("ask", "self-rag", "eval", "server"))
+    assert [problems[name] for name in runs] == [""] * 6
+    assert all(
+        "localrag models" in problems[name] for name in ("ask", "self-rag", "eval", "server")
+    )
     # What could not run has not been proven.
     assert (code, proof["ok"]) == (1, False)
 
@@ -126,9 +128,9 @@ def test_every_stage_runs_where_the_models_are(
     models_dir("smollm2-135m-instruct-q4")
     monkeypatch.setenv("LOCALRAG_LLM_MODEL", "smollm2-135m-instruct-q4")
     code, proof = prove()
-    found = stages(proof)
-    assert set(found.values()) == {""}
-    assert {"ask", "self-rag", "eval", "check", "doctor"} <= set(found)
+    problems = stages(proof)
+    assert set(problems.values()) == {""}
+    assert {"ask", "self-rag", "eval", "check", "doctor"} <= set(problems)
     assert (code, proof["ok"], proof["attempts"]) == (0, True, [])
 
 
@@ -156,7 +158,7 @@ def test_a_leak_that_python_cannot_see_is_caught_too(
         pytest.skip("only where the system lets a process have a network of its own")
     attempts = proof["attempts"]
     assert isinstance(attempts, list)
-    assert {one["event"] for one in attempts} == {"kernel"}
+    assert {attempt["event"] for attempt in attempts} == {"kernel"}
     assert sys.executable in attempts[0]["origin"]
 
 
@@ -284,10 +286,10 @@ def test_the_language_model_on_this_machine_is_reported_and_no_failure(
     assert server in str(proof["isolation"])
     loopback = proof["loopback"]
     assert isinstance(loopback, list)
-    assert {one["address"] for one in loopback if not one["own"]} == {server}
+    assert {connection["address"] for connection in loopback if not connection["own"]} == {server}
     # The proof's own client and its server are told apart from that.
-    assert {one["stage"] for one in loopback if one["own"]} == {"server"}
-    assert {"ask", "self-rag"} <= {one["stage"] for one in loopback}
+    assert {connection["stage"] for connection in loopback if connection["own"]} == {"server"}
+    assert {"ask", "self-rag"} <= {connection["stage"] for connection in loopback}
     assert (proof["attempts"], proof["unseen"]) == ([], [])
     # The file reader was started, and has answered for itself.
     assert proof["processes"]
@@ -331,9 +333,9 @@ def test_counted_packets_start_at_none() -> None:
         "    socket.socket().connect_ex(('203.0.113.7', 9))\n"
         "    print(before, namespace.lost_packets() - before)\n"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
-    if done.stdout == "none\n":
+    if result.stdout == "none\n":
         pytest.skip("only where the system lets a process have a network of its own")
-    assert done.stdout == "0 1\n"
+    assert result.stdout == "0 1\n"

@@ -24,12 +24,12 @@ from localrag.messages import spoken, spoken_to
 @pytest.fixture(params=["folder", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     if request.param == "folder":
-        found = location_of(tmp_path / "handbook")
+        location = location_of(tmp_path / "handbook")
     else:
-        found = location_of(f"{request.getfixturevalue('postgres')}#{tmp_path.name}")
-    with open_library(found) as library:
+        location = location_of(f"{request.getfixturevalue('postgres')}#{tmp_path.name}")
+    with open_library(location) as library:
         add(library, document("green tea is picked in spring", source="tea.txt"))
-    return found
+    return location
 
 
 def run(*arguments: object, typed: str = "") -> tuple[int, str]:

@@ -81,8 +81,8 @@ def test_without_a_library_it_begins_an_empty_one(tmp_path: Path) -> None:
         assert http.post("/api/search", json={"question": "orchids"}).json()["passages"] == []
         content = b"The glass house has two hundred orchids."
         http.post("/api/documents?name=a.txt", content=content, headers=RAW)
-        (found,) = http.post("/api/search", json={"question": "orchids"}).json()["passages"]
-        assert found["source"] == "a.txt"
+        (passage,) = http.post("/api/search", json={"question": "orchids"}).json()["passages"]
+        assert passage["source"] == "a.txt"
         process.terminate()
         process.wait(60)
         assert process.stderr is not None
@@ -91,9 +91,9 @@ def test_without_a_library_it_begins_an_empty_one(tmp_path: Path) -> None:
 
 def test_a_further_folder_must_be_a_library(tmp_path: Path) -> None:
     run = command("--library", tmp_path / "new", "serve", tmp_path / "mistyped")
-    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert "There is no library in" in done.stderr
+    result = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert "There is no library in" in result.stderr
     assert not (tmp_path / "mistyped").exists()
 
 

@@ -37,8 +37,8 @@ def test_the_token_is_in_a_file_and_not_among_the_arguments(
     monkeypatch.setenv("PATH", f"{desktop.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("DISPLAY", ":7")
     monkeypatch.setenv("SECRET_OF_THE_SHELL", "x")
-    with opened(URL) as found:
-        assert found
+    with opened(URL) as screens:
+        assert screens
         count = tmp_path / "count"
         until(lambda: count.exists() and count.read_text().endswith("\n"))
     mode, path = (tmp_path / "mode").read_text().split()
@@ -60,8 +60,8 @@ def test_without_a_screen_nothing_is_started(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    with opened(URL) as found:
-        assert not found
+    with opened(URL) as screens:
+        assert not screens
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_what_could_be_read_along_is_refused(
 
 
 def test_a_folder_to_add_from_that_is_not_there_is_said(tmp_path: Path) -> None:
-    there, missing = tmp_path / "there", tmp_path / "missing"
-    there.mkdir()
-    folders = [word for each in (there, missing) for word in ("--add-from", str(each))]
-    told = CliRunner().invoke(cli, ["serve", "--host", "0.0.0.0", *folders])
-    assert isinstance(told.exception, UsageError)
-    assert "missing of --add-from is not there" in " ".join(told.stderr.split())
-    assert "there of --add-from is" not in " ".join(told.stderr.split())
+    present, missing = tmp_path / "there", tmp_path / "missing"
+    present.mkdir()
+    folders = [word for folder in (present, missing) for word in ("--add-from", str(folder))]
+    result = CliRunner().invoke(cli, ["serve", "--host", "0.0.0.0", *folders])
+    assert isinstance(result.exception, UsageError)
+    assert "missing of --add-from is not there" in " ".join(result.stderr.split())
+    assert "there of --add-from is" not in " ".join(result.stderr.split())

@@ -21,14 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "Who presented the perceptron, and when?"
 
 
-def say(asked: dict[str, Any]) -> str:
-    if choices := allowed_answers(asked):
+def say(request: dict[str, Any]) -> str:
+    if choices := allowed_answers(request):
         return json.dumps({"answer": choices[0]})
     return "Frank Rosenblatt presented the perceptron in 1958."
 
 
-def timeless(printed: str) -> list[str]:
-    return [line for line in printed.splitlines() if '"seconds"' not in line]
+def timeless(output: str) -> list[str]:
+    return [line for line in output.splitlines() if '"seconds"' not in line]
 
 
 @pytest.mark.models("use-multilingual-v3")
@@ -47,13 +47,13 @@ def test_a_running_server_answers_until_it_is_killed(
         with server() as process:
             assert json.loads(localrag("status", "--json"))["server"]["used"]
             assert "running; search, ask and chat use it" in localrag("status")
-            loaded = localrag("search", QUESTION, python=("-X", "importtime"))
-            assert "| faiss\n" not in loaded.replace("  ", "")
+            output = localrag("search", QUESTION, python=("-X", "importtime"))
+            assert "| faiss\n" not in output.replace("  ", "")
             assert "not used" not in localrag("--debug", "search", QUESTION)
             served = [timeless(localrag(*words, "--json")) for words in commands]
             assert served == alone
-            loaded = localrag("search", QUESTION, "--no-server", python=("-X", "importtime"))
-            assert "faiss\n" in loaded
+            output = localrag("search", QUESTION, "--no-server", python=("-X", "importtime"))
+            assert "faiss\n" in output
             localrag("add", str(ROOT / "data" / "garden-handbook.en.md"))
             assert "garden-handbook" in localrag("search", "When are tulips planted?", "-k", "1")
             localrag("remove", str(ROOT / "data" / "garden-handbook.en.md"))
@@ -69,7 +69,7 @@ def test_a_running_server_answers_until_it_is_killed(
 
 def localrag(*words: str, python: tuple[str, ...] = ()) -> str:
     """Everything that a command writes."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, *python, "-m", "localrag", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if python or "--debug" in words else subprocess.PIPE,
@@ -77,8 +77,8 @@ def localrag(*words: str, python: tuple[str, ...] = ()) -> str:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done
-    return done.stdout
+    assert result.returncode == 0, result
+    return result.stdout
 
 
 @contextmanager

@@ -27,27 +27,27 @@ def run(*words: str) -> Result:
 
 
 def test_a_document_is_printed_with_its_places_and_what_it_leaves_out() -> None:
-    done = run("elm.txt")
-    assert done.exit_code == 0, done.output
-    assert "The mill of Elm was built in 1800 by the people of the valley [1]." in done.stdout
-    assert "[1] elm.txt, p. 1: “The mill of Elm was built in 1800" in done.stdout
-    assert "Sentences were chosen from " in done.stdout
-    assert "to write, about" in done.stderr
-    assert "0 left. " in done.stderr
+    result = run("elm.txt")
+    assert result.exit_code == 0, result.output
+    assert "The mill of Elm was built in 1800 by the people of the valley [1]." in result.stdout
+    assert "[1] elm.txt, p. 1: “The mill of Elm was built in 1800" in result.stdout
+    assert "Sentences were chosen from " in result.stdout
+    assert "to write, about" in result.stderr
+    assert "0 left. " in result.stderr
 
 
 def test_as_json_it_is_plain_and_says_whether_it_is_final(llm: Repeating) -> None:
     llm.fails = True
-    made = json.loads(run("elm.txt", "--json").stdout)
-    assert made["final"] is False
-    assert {each["reason"] for each in made["documents"][0]["sections"]} == {"failed"}
+    record = json.loads(run("elm.txt", "--json").stdout)
+    assert record["final"] is False
+    assert {section["reason"] for section in record["documents"][0]["sections"]} == {"failed"}
 
 
 def test_a_folder_is_a_line_a_document(engine: Engine) -> None:
     add(engine.library, document("The lease of Elm costs 90.", source="/books/lease.txt"))
-    done = run("books")
-    assert "lease.txt" in done.stdout
-    assert "  The lease of Elm costs 90. [1]" in done.stdout
+    result = run("books")
+    assert "lease.txt" in result.stdout
+    assert "  The lease of Elm costs 90. [1]" in result.stdout
 
 
 def test_what_cannot_be_asked_is_said(engine: Engine) -> None:

@@ -32,14 +32,14 @@ def count_unevenly(texts: Sequence[str]) -> list[int]:
 def document(*pages: str, headings: Sequence[tuple[str, int]] = (), name: str = "d") -> Document:
     """A document whose headings are the first lines that read so, in their order."""
     text = PAGE_BREAK.join(pages)
-    found = []
+    outline = []
     at = 0
     for title, level in headings:
         at = text.index(title, at)
-        found.append(Heading(at, level, title))
+        outline.append(Heading(at, level, title))
         at += len(title)
     numbered = tuple(Page(number, page) for number, page in enumerate(pages, start=1))
-    return Document(name, f"{name}.txt", "", numbered, tuple(found))
+    return Document(name, f"{name}.txt", "", numbered, tuple(outline))
 
 
 def random_document(seed: int) -> Document:
@@ -229,10 +229,10 @@ def test_tokens_are_counted_for_the_whole_document_at_once() -> None:
 
 def test_ids_differ_between_documents_and_stay() -> None:
     chunker = WindowChunker()
-    (one,), (other,) = chunker.chunk(document("文")), chunker.chunk(document("文", name="e"))
-    assert one.id != other.id
+    (chunk,), (other,) = chunker.chunk(document("文")), chunker.chunk(document("文", name="e"))
+    assert chunk.id != other.id
     # Pinned: an id that moves orphans every library on disk.
-    assert one.id == PINNED_ID
+    assert chunk.id == PINNED_ID
 
 
 PINNED_ID = 1606730864057746330
@@ -303,11 +303,11 @@ def test_each_row_stands_with_its_header_and_tables_are_cut_between_rows() -> No
     lines = [line for chunk in chunks for line in chunk.text.split("\n")]
     assert lines == ["Table 1: alloys", *rows]  # whole rows, none twice
     assert "TA7 | Ti-7Al,2Zr。x | 7.5" in lines
-    shown = "\n".join(map(passage_text, chunks))
-    assert shown.startswith("Table 1: alloys\n牌号: TA0 | Composition: Ti-0Al")
-    assert rows[0] not in shown  # each row says it
-    assert "牌号: TA59 | Composition: Ti-59Al,2Zr。x | 密度: 59.5" in shown
-    assert shown.count("牌号: TA") == 60
+    text = "\n".join(map(passage_text, chunks))
+    assert text.startswith("Table 1: alloys\n牌号: TA0 | Composition: Ti-0Al")
+    assert rows[0] not in text  # each row says it
+    assert "牌号: TA59 | Composition: Ti-59Al,2Zr。x | 密度: 59.5" in text
+    assert text.count("牌号: TA") == 60
 
 
 def test_a_caption_a_header_and_the_first_row_stay_together() -> None:
@@ -355,11 +355,11 @@ def test_rows_wider_than_a_passage_are_cut_between_cells_that_keep_their_names()
     cells = " | ".join("" if n % 7 == 0 else f"{n},{n}.0" for n in range(200))
     chunker = SentenceChunker(count_unevenly, 200, 100)
     chunks = chunker.chunk(tabled([names, cells, cells]))
-    shown = [passage_text(chunk) for chunk in chunks]
-    assert max(count_unevenly(shown)) <= 200
-    named = [part for text in shown for line in text.split("\n") for part in line.split(" | ")]
-    assert named.count("column number 123: 123,123.0") == 2
-    assert sum(part.endswith(": 13,13.0") for part in named) == 2
+    contents = [passage_text(chunk) for chunk in chunks]
+    assert max(count_unevenly(contents)) <= 200
+    parts = [part for text in contents for line in text.split("\n") for part in line.split(" | ")]
+    assert parts.count("column number 123: 123,123.0") == 2
+    assert sum(part.endswith(": 13,13.0") for part in parts) == 2
 
 
 @pytest.mark.parametrize("count", [count_characters, count_unevenly])
@@ -398,10 +398,10 @@ def test_tables_without_a_header_have_none_and_identities_tell() -> None:
     rows = rows_of_alloys(3)
     chunker = SentenceChunker(count_characters, 300)
     (plain,) = chunker.chunk(tabled(rows, header_rows=0))
-    (named,) = chunker.chunk(tabled(rows))
-    assert passage_text(plain) == plain.text == named.text
+    (passage,) = chunker.chunk(tabled(rows))
+    assert passage_text(plain) == plain.text == passage.text
     assert plain.columns == ()
-    assert plain.id != named.id
+    assert plain.id != passage.id
 
 
 def test_a_passage_repeats_no_names_of_columns_that_its_rows_do_not_reach() -> None:
@@ -435,5 +435,5 @@ def test_a_passage_begins_with_the_title_of_its_document() -> None:
     long = replace(chunks[-1], title="A" * 200)
     assert passage_text(long).startswith("A" * (LONGEST_TITLE - 1) + "\N{HORIZONTAL ELLIPSIS}")
     assert whole_text(long).startswith("A" * 200)
-    same = replace(chunks[0], title="Terms")
-    assert passage_text(same).count("Terms") == 1
+    twin = replace(chunks[0], title="Terms")
+    assert passage_text(twin).count("Terms") == 1

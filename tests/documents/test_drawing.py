@@ -31,9 +31,9 @@ WIDTH = 1000
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[ParsingProcess]:
-    made = ParsingProcess()
-    yield made
-    made.close()
+    parser = ParsingProcess()
+    yield parser
+    parser.close()
 
 
 def pdf(rotation: int = 0) -> bytes:
@@ -48,8 +48,8 @@ def pdf(rotation: int = 0) -> bytes:
 def yellow(png: bytes) -> NDArray[np.bool_]:
     """Which pixels are marked."""
     pixels = np.asarray(PIL.Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
-    marked: NDArray[np.bool_] = pixels[..., 0] - pixels[..., 2] > 60
-    return marked
+    mask: NDArray[np.bool_] = pixels[..., 0] - pixels[..., 2] > 60
+    return mask
 
 
 def characters(data: bytes) -> list[tuple[str, Any]]:
@@ -57,12 +57,12 @@ def characters(data: bytes) -> list[tuple[str, Any]]:
     page = pymupdf.open(stream=data, filetype="pdf")[0]
     blocks = page.get_text("rawdict")["blocks"]
     return [
-        (one["c"], pymupdf.Rect(one["bbox"]) * page.rotation_matrix)
+        (char["c"], pymupdf.Rect(char["bbox"]) * page.rotation_matrix)
         for block in blocks
         for line in block["lines"]
         for span in line["spans"]
-        for one in span["chars"]
-        if one["c"].strip()
+        for char in span["chars"]
+        if char["c"].strip()
     ]
 
 
@@ -76,31 +76,31 @@ def test_a_sentence_is_yellow_and_nothing_else(
     layout = decode(page.layout)
     start = page.text.index(sentence)
     boxes = rectangles(layout, start, sentence)
-    drawn = process.draw(
+    image = process.draw(
         Path("ferry.pdf"), data, 1, width=WIDTH, boxes=boxes, size=(layout.width, layout.height)
     )
-    assert drawn.marked
-    marked = yellow(drawn.png)
-    assert marked.shape[1] == WIDTH
+    assert image.marked
+    mask = yellow(image.png)
+    assert mask.shape[1] == WIDTH
     scale = WIDTH / layout.width
-    printed = characters(data)
-    text = "".join(c for c, _ in printed)
+    letters = characters(data)
+    text = "".join(c for c, _ in letters)
     squeezed = "".join(sentence.split())
     first = text.index(squeezed)
     inside = range(first, first + len(squeezed))
-    covered = np.zeros_like(marked)
-    for number, (_, box) in enumerate(printed):
+    covered = np.zeros_like(mask)
+    for number, (_, box) in enumerate(letters):
         x, y = (int((a + b) / 2 * scale) for a, b in ((box.x0, box.x1), (box.y0, box.y1)))
-        assert marked[y, x] or number not in inside or not _is_paper(drawn.png, x, y)
+        assert mask[y, x] or number not in inside or not _is_paper(image.png, x, y)
         if number in inside:
             spread = [round(edge * scale) for edge in box]
             covered[
                 max(0, spread[1] - 6) : spread[3] + 6, max(0, spread[0] - 10) : spread[2] + 10
             ] = True
         else:
-            assert not marked[y, x]
-    assert not (marked & ~covered).any()
-    assert marked.sum() > 0.5 * covered.sum()
+            assert not mask[y, x]
+    assert not (mask & ~covered).any()
+    assert mask.sum() > 0.5 * covered.sum()
 
 
 def _is_paper(png: bytes, x: int, y: int) -> bool:
@@ -108,11 +108,11 @@ def _is_paper(png: bytes, x: int, y: int) -> bool:
     return sum(PIL.Image.open(io.BytesIO(png)).convert("RGB").getpixel((x, y))) > 500  # type: ignore[arg-type]
 
 
-def picture(color: str = "white", size: tuple[int, int] = (600, 300), **saved: Any) -> bytes:
+def picture(color: str = "white", size: tuple[int, int] = (600, 300), **options: Any) -> bytes:
     stream = io.BytesIO()
     image = PIL.Image.new("RGB", size, color)
     PIL.ImageDraw.Draw(image).text((60, 60), "Tea", fill="black" if color == "white" else "white")
-    image.save(stream, saved.pop("format", "PNG"), **saved)
+    image.save(stream, options.pop("format", "PNG"), **options)
     return stream.getvalue()
 
 
@@ -126,27 +126,27 @@ def marked_of(
 
 @pytest.mark.parametrize("color", ["white", "black"])
 def test_a_picture_is_marked_in_its_own_pixels_on_light_and_on_dark(color: str) -> None:
-    marked = marked_of("tea.png", picture(color), [(50, 50, 90, 80)], (600, 300))
-    assert marked.shape == (300, 600)
-    assert marked[50:80, 50:90].mean() > 0.7
-    marked[50:80, 50:90] = False
-    assert not marked.any()
+    mask = marked_of("tea.png", picture(color), [(50, 50, 90, 80)], (600, 300))
+    assert mask.shape == (300, 600)
+    assert mask[50:80, 50:90].mean() > 0.7
+    mask[50:80, 50:90] = False
+    assert not mask.any()
 
 
 def test_a_large_picture_is_drawn_smaller_and_marked_as_far() -> None:
-    marked = marked_of("tea.png", picture(size=(3000, 2000)), [(0, 0, 1500, 1000)], (3000, 2000))
-    assert marked.shape == (667, WIDTH)
-    assert marked[:333, :500].mean() > 0.9
-    assert marked[335:].sum() == marked[:, 502:].sum() == 0
+    mask = marked_of("tea.png", picture(size=(3000, 2000)), [(0, 0, 1500, 1000)], (3000, 2000))
+    assert mask.shape == (667, WIDTH)
+    assert mask[:333, :500].mean() > 0.9
+    assert mask[335:].sum() == mask[:, 502:].sum() == 0
 
 
 def test_frames_of_a_tiff_and_a_photograph_on_its_side() -> None:
     frames = [PIL.Image.new("L", (200, 100 * n), 255) for n in (1, 2)]
     stream = io.BytesIO()
     frames[0].save(stream, "TIFF", save_all=True, append_images=frames[1:])
-    marked = marked_of("two.tif", stream.getvalue(), [(0, 0, 20, 10)], (200, 200), page=2)
-    assert marked.shape == (200, 200)
-    assert marked[:10, :20].all()
+    mask = marked_of("two.tif", stream.getvalue(), [(0, 0, 20, 10)], (200, 200), page=2)
+    assert mask.shape == (200, 200)
+    assert mask[:10, :20].all()
     exif = PIL.Image.Exif()
     exif[0x0112] = 6
     data = picture(format="JPEG", exif=exif)
@@ -181,9 +181,9 @@ def test_boxes_beyond_the_page_mark_nothing_and_are_not_called_marked(box: Box) 
 @pytest.mark.parametrize("name", ["ferry.pdf", "tea.tif"])
 def test_a_page_that_is_not_there_is_refused(process: ParsingProcess, name: str, page: int) -> None:
     data = pdf() if name == "ferry.pdf" else picture(format="TIFF")
-    with pytest.raises((UnsupportedFileError, CorruptFileError)) as refused:
+    with pytest.raises((UnsupportedFileError, CorruptFileError)) as error:
         process.draw(Path(name), data, page, width=WIDTH)
-    assert refused.value.values["source"] == name
+    assert error.value.values["source"] == name
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ def test_pages_out_of_all_proportion_are_drawn_within_bounds() -> None:
         document = pymupdf.open()
         document.new_page(width=width, height=height)
         png, _ = drawing.draw(Path("a.pdf"), document.tobytes(), 1, 10**9, (), (0, 0))
-        made = PIL.Image.open(io.BytesIO(png))
-        assert made.width * made.height <= 16_000_000
-        assert made.width <= 4000
+        image = PIL.Image.open(io.BytesIO(png))
+        assert image.width * image.height <= 16_000_000
+        assert image.width <= 4000
 
 
 def test_an_image_has_no_more_bytes_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,8 +68,8 @@ def test_an_added_format_is_walked_recognised_read_elsewhere_and_found(
 ) -> None:
     assert len(READER.strip().splitlines()) <= 20
     skipped: list[ParsingError] = []
-    found = [path.name for path in walk([files], skipped)]
-    assert found == ["disguised.txt", "none.buy", "week.buy"]
+    names = [path.name for path in walk([files], skipped)]
+    assert names == ["disguised.txt", "none.buy", "week.buy"]
     assert [error.values["source"] for error in skipped] == [str(files / "week.sell")]
     assert "week.sell" in str(skipped[0])
 
@@ -87,12 +87,12 @@ def test_an_added_format_is_walked_recognised_read_elsewhere_and_found(
     )
     try:
         report = indexer.add([files])
-        assert {Path(one.source).name: type(one.error) for one in report.failed} == {
+        assert {Path(failure.source).name: type(failure.error) for failure in report.failed} == {
             "disguised.txt": CorruptFileError,
             "none.buy": EmptyFileError,
         }
         assert "but its content is SHOPPING" in str(report.failed[0].error)
-        assert [Path(one.source).name for one in report.committed] == ["week.buy"]
+        assert [Path(file.source).name for file in report.committed] == ["week.buy"]
         hits = library.keywords.search(["nails"], 9)
         chunk = library.chunks(hit.chunk_id for hit in hits)[hits[0].chunk_id]
         assert (chunk.text, chunk.last_page) == ("buy plums\nbuy lamp\nbuy nails", 2)
@@ -121,7 +121,7 @@ def test_a_format_brings_its_own_limits(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_can_be_set_about_reading_reaches_the_readers() -> None:
     assert set(ParsingSettings.__struct_fields__) == {
-        each.name for each in fields(table.ParseOptions)
+        field.name for field in fields(table.ParseOptions)
     }
 
 

@@ -25,9 +25,9 @@ RELS = '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/rel
 
 def zipped(parts: dict[str, str | bytes]) -> bytes:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for name, content in parts.items():
-            made.writestr(name, content)
+            zip_file.writestr(name, content)
     return stream.getvalue()
 
 
@@ -69,19 +69,19 @@ def sheet(rows: str, strings: str = "") -> bytes:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[ParsingProcess]:
-    one = ParsingProcess(limits=Limits(silence=30.0, longest=60.0, memory=2**30))
-    yield one
-    one.close()
+    worker = ParsingProcess(limits=Limits(silence=30.0, longest=60.0, memory=2**30))
+    yield worker
+    worker.close()
 
 
 def read(process: ParsingProcess, name: str, data: bytes, seconds: float = 120.0) -> Document | str:
     """The document, or what is said of the file; within so many seconds."""
-    started = time.monotonic()
+    start = time.monotonic()
     try:
         outcome: Document | str = process(Path(name), data)
     except ParsingError as error:
         outcome = str(error)
-    assert time.monotonic() - started < seconds
+    assert time.monotonic() - start < seconds
     return outcome
 
 
@@ -147,9 +147,9 @@ def test_nothing_outside_is_fetched(process: ParsingProcess) -> None:
         'r:link="ximage"/></w:drawing></w:r></w:p>'
     )
     before = len(network.attempts())
-    parsed = read(process, "a.docx", word(body, relations))
-    assert isinstance(parsed, Document)
-    assert parsed.text == "text"
+    paper = read(process, "a.docx", word(body, relations))
+    assert isinstance(paper, Document)
+    assert paper.text == "text"
     assert len(network.attempts()) == before
 
 
@@ -164,9 +164,9 @@ def test_what_nests_without_end_is_a_clear_error(process: ParsingProcess) -> Non
         ),
         ("a.rtf", b"{\\rtf1 " + b"{" * 100_000),
     ):
-        said = read(process, name, data)
-        assert isinstance(said, str)
-        assert "nests" in said or "groups without an end" in said
+        message = read(process, name, data)
+        assert isinstance(message, str)
+        assert "nests" in message or "groups without an end" in message
 
 
 def test_names_that_lead_out_write_nothing(tmp_path: Path) -> None:
@@ -177,12 +177,12 @@ def test_names_that_lead_out_write_nothing(tmp_path: Path) -> None:
 
 def test_large_strings_and_wide_rows_are_read(process: ParsingProcess) -> None:
     long = "word " * 2_000_000
-    parsed = read(
+    paper = read(
         process,
         "a.xlsx",
         sheet('<row r="1"><c r="A1" t="s"><v>0</v></c></row>', f"<si><t>{long}</t></si>"),
     )
-    assert isinstance(parsed, str | Document)
+    assert isinstance(paper, str | Document)
     wide = read(process, "a.csv", b"a," * 1_000_000 + b"\n" + b"1," * 1_000_000)
     assert isinstance(wide, Document)
 
@@ -192,12 +192,12 @@ def test_scattered_cells_and_repeated_rows_cost_what_they_hold(process: ParsingP
         f'<row r="{n}"><c r="{"ABC"[n % 3]}{n}"><v>{n}</v></c><c r="XFD{n}"><v>1</v></c></row>'
         for n in range(1, 1_048_576, 50)
     )
-    parsed = read(process, "a.xlsx", sheet(rows))
-    assert isinstance(parsed, Document)
-    assert parsed.text.count("\n") > 20_000
+    paper = read(process, "a.xlsx", sheet(rows))
+    assert isinstance(paper, Document)
+    assert paper.text.count("\n") > 20_000
     names = " ".join(
-        f'xmlns:{each}="urn:oasis:names:tc:opendocument:xmlns:{each}:1.0"'
-        for each in ("office", "table", "text")
+        f'xmlns:{prefix}="urn:oasis:names:tc:opendocument:xmlns:{prefix}:1.0"'
+        for prefix in ("office", "table", "text")
     )
     body = (
         '<table:table table:name="S"><table:table-row table:number-rows-repeated="1048576">'

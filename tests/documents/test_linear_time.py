@@ -87,11 +87,11 @@ def test_a_paragraph_of_many_runs(run: str) -> None:
     def work(n: int) -> Callable[[], object]:
         document = docx.Document()
         document.add_paragraph("first")
-        made = io.BytesIO()
-        document.save(made)
+        stream = io.BytesIO()
+        document.save(stream)
         body = f'<w:document xmlns:w="{_W}" xmlns:m="{_M}"><w:body><w:p>{run * n}</w:p>'
         archive = io.BytesIO()
-        with zipfile.ZipFile(made) as old, zipfile.ZipFile(archive, "w") as new:
+        with zipfile.ZipFile(stream) as old, zipfile.ZipFile(archive, "w") as new:
             for name in old.namelist():
                 text = f"{body}</w:body></w:document>" if name == "word/document.xml" else ""
                 new.writestr(name, text or old.read(name))

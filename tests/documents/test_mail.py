@@ -20,10 +20,10 @@ TEXT = "请查收附件中的报价单，如有问题请联系我们。"
 
 def read(data: bytes | EmailMessage, name: str = "m.eml") -> tuple[Document, dict[str, bytes]]:
     """The document, and what is attached."""
-    attached: list[Attachment] = []
+    attachments: list[Attachment] = []
     data = data if isinstance(data, bytes) else data.as_bytes()
-    document = parse_file(Path(name), data, attach=attached.append)
-    return document, {one.name: one.data for one in attached}
+    document = parse_file(Path(name), data, attach=attachments.append)
+    return document, {attachment.name: attachment.data for attachment in attachments}
 
 
 def lines(data: bytes | EmailMessage, name: str = "m.eml") -> list[str]:
@@ -120,8 +120,8 @@ def test_attachments_and_their_names() -> None:
     mail.add_attachment(
         "a,b", filename="=?gb2312?B?" + base64.b64encode("表.csv".encode("gbk")).decode() + "?="
     )
-    document, attached = read(mail)
-    assert list(attached) == ["photo.png", "报价单.pdf", "attachment.pdf", "表.csv"]
+    document, attachments = read(mail)
+    assert list(attachments) == ["photo.png", "报价单.pdf", "attachment.pdf", "表.csv"]
     assert document.text.split("\n")[1] == (
         "Attachments: photo.png, 报价单.pdf, attachment.pdf, 表.csv"
     )
@@ -133,8 +133,8 @@ def test_small_pictures_of_the_body_are_left_out_and_large_ones_are_not() -> Non
     mail.set_content("<p>text</p>", subtype="html")
     mail.add_related(b"\x89PNG", "image", "png", cid="<logo>", filename="logo.png")
     mail.add_related(bytes(50_000), "image", "png", cid="<chart>", filename="chart.png")
-    document, attached = read(mail)
-    assert list(attached) == ["chart.png"]
+    document, attachments = read(mail)
+    assert list(attachments) == ["chart.png"]
     [note] = document.pages[0].notes
     assert (note.kind, note.values, note.problem) == ("small pictures", {"count": 1}, False)
 
@@ -156,9 +156,9 @@ def test_mails_within_are_files_of_their_own() -> None:
     mail["Subject"] = "s"
     mail.set_content("forwarded")
     mail.add_attachment(inner)
-    _, attached = read(mail)
-    assert lines(attached["内部.eml"]) == ["内部", TEXT]
-    assert read(mail)[1] == attached
+    _, attachments = read(mail)
+    assert lines(attachments["内部.eml"]) == ["内部", TEXT]
+    assert read(mail)[1] == attachments
 
 
 @pytest.mark.parametrize(
@@ -171,11 +171,11 @@ def test_mails_within_are_files_of_their_own() -> None:
 )
 def test_encrypted_mails_are_named(part: bytes, how: str) -> None:
     mail = b"Subject: s\nContent-Type: multipart/mixed; boundary=x\n\n--x\n" + part + b"\n--x--"
-    document, attached = read(mail)
+    document, attachments = read(mail)
     assert [(note.kind, note.values) for note in document.pages[0].notes] == [
         ("encrypted", {"how": how})
     ]
-    assert (document.text, attached) == ("s", {})
+    assert (document.text, attachments) == ("s", {})
 
 
 def test_invitations() -> None:
@@ -204,11 +204,11 @@ def test_outlook_html_and_packed_text() -> None:
     html = {"__substg1.0_10130102": f"<p>{TEXT}</p>".encode("gb18030")}
     assert lines(outlook(**texts(x0037="s"), **html), "m.msg") == ["s", TEXT]
     # The example of MS-OXRTFCP, 4.1
-    packed = bytes.fromhex(
+    compressed = bytes.fromhex(
         "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d"
         "0a800fa0"
     )
-    stream = {"__substg1.0_10090102": packed}
+    stream = {"__substg1.0_10090102": compressed}
     assert lines(outlook(**texts(x0037="s"), **stream), "m.msg") == ["s", "hello world"]
 
 
@@ -229,10 +229,10 @@ def test_outlook_attachments_and_mails_within() -> None:
             },
         },
     )
-    _, attached = read(mail, "m.msg")
-    assert attached["表.csv"] == content
-    assert lines(attached["内部.eml"]) == ["内部", TEXT]
-    assert read(mail, "m.msg")[1] == attached
+    _, attachments = read(mail, "m.msg")
+    assert attachments["表.csv"] == content
+    assert lines(attachments["内部.eml"]) == ["内部", TEXT]
+    assert read(mail, "m.msg")[1] == attachments
 
 
 def test_a_damaged_outlook_file_is_named() -> None:
@@ -284,9 +284,9 @@ def nested(depth: int) -> bytes:
     ],
 )
 def test_mails_made_to_harm_cost_little(data: bytes) -> None:
-    started = time.thread_time()
+    start = time.thread_time()
     try:
         assert read(data)[0].title
     except CorruptFileError as error:
         assert "nested too deeply" in str(error)  # noqa: PT017 - one of ten
-    assert time.thread_time() - started < 30
+    assert time.thread_time() - start < 30

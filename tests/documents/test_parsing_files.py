@@ -109,21 +109,21 @@ def test_walk(tmp_path: Path) -> None:
         write(tmp_path / name)
     write(tmp_path / "a" / "p.exe", b"MZ\0")
     skipped: list[ParsingError] = []
-    found = list(walk([tmp_path], skipped))
-    assert [str(p.relative_to(tmp_path)) for p in found] == ["a/c.PDF", "a/z.md", "b.txt"]
+    paths = list(walk([tmp_path], skipped))
+    assert [str(p.relative_to(tmp_path)) for p in paths] == ["a/c.PDF", "a/z.md", "b.txt"]
     assert [error.values["source"] for error in skipped] == [str(tmp_path / "a" / "p.exe")]
-    named = [tmp_path / ".hidden.txt", tmp_path / "a" / "p.exe", tmp_path / "b.txt"]
-    assert list(walk([*named, *named], [])) == named
+    arguments = [tmp_path / ".hidden.txt", tmp_path / "a" / "p.exe", tmp_path / "b.txt"]
+    assert list(walk([*arguments, *arguments], [])) == arguments
 
 
 def test_a_walk_names_files_as_the_folder_was_named(tmp_path: Path) -> None:
     write(tmp_path / "a" / "b.txt")
     with contextlib.chdir(tmp_path):
-        for named, found in ((".", "a/b.txt"), ("a", "a/b.txt"), ("../" + tmp_path.name, None)):
+        for folder, path in ((".", "a/b.txt"), ("a", "a/b.txt"), ("../" + tmp_path.name, None)):
             skipped: list[ParsingError] = []
-            expected = Path(found or f"{named}/a/b.txt")
-            assert list(walk([Path(named)], skipped)) == [expected]
-            assert list(walk_names([Path(named)], skipped)) == [str(expected)]
+            expected = Path(path or f"{folder}/a/b.txt")
+            assert list(walk([Path(folder)], skipped)) == [expected]
+            assert list(walk_names([Path(folder)], skipped)) == [str(expected)]
 
 
 def test_walk_passes_over_what_is_not_finished_and_the_library(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_walk_passes_over_what_is_not_finished_and_the_library(tmp_path: Path) -
     library = write(tmp_path / "library" / "notes.txt").parent
     skipped: list[ParsingError] = []
     folders: list[Path] = []
-    found = list(walk([tmp_path], skipped, library=library, folders=folders))
-    assert found == [tmp_path / "sub" / "f.txt"]
+    paths = list(walk([tmp_path], skipped, library=library, folders=folders))
+    assert paths == [tmp_path / "sub" / "f.txt"]
     assert folders == [tmp_path, tmp_path / "sub"]
     assert skipped == []
     for path in (library, library / "notes.txt"):
@@ -205,9 +205,9 @@ def test_what_becomes_a_link_as_it_is_opened_is_not_followed(
         return real
 
     monkeypatch.setattr(os.path, "realpath", swap)
-    with pytest.raises(ParsingError, match="outside") as raised:
+    with pytest.raises(ParsingError, match="outside") as error:
         read_bytes(inside, below=below)
-    assert raised.value.values["target"] == true(private)
+    assert error.value.values["target"] == true(private)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only on systems where links need no rights")
@@ -294,8 +294,8 @@ def test_a_walk_does_not_leave_its_folder(tmp_path: Path) -> None:
     # What is named is followed, and what both hold is met once.
     assert list(walk([folder / "notes"], [])) == [folder / "notes" / "key.txt"]
     assert list(walk([out[1]], [])) == [out[1]]
-    both = list(walk([folder, tmp_path / "home"], []))
-    assert both == [folder / "a.txt", secret]
+    paths = list(walk([folder, tmp_path / "home"], []))
+    assert paths == [folder / "a.txt", secret]
     assert list(walk([folder / "seen", folder], [])) == [
         folder / "seen" / "b.txt",
         folder / "a.txt",
@@ -320,11 +320,11 @@ def test_pipes_and_sockets_are_never_opened(tmp_path: Path) -> None:
         assert list(walk([tmp_path], skipped)) == []
         with pytest.raises(ParsingError, match="cannot be read"):
             read_bytes(tmp_path / "socket.txt")
-    said = {Path(error.values["source"]).name: str(error) for error in skipped}
-    assert set(said) == {"pipe.txt", "socket.txt", "null.txt"}
-    assert "pipe, a socket or a device" in said["pipe.txt"]
-    assert "pipe, a socket or a device" in said["socket.txt"]
-    assert "is outside what is being added" in said["null.txt"]
+    messages = {Path(error.values["source"]).name: str(error) for error in skipped}
+    assert set(messages) == {"pipe.txt", "socket.txt", "null.txt"}
+    assert "pipe, a socket or a device" in messages["pipe.txt"]
+    assert "pipe, a socket or a device" in messages["socket.txt"]
+    assert "is outside what is being added" in messages["null.txt"]
     # Also where a file became one after the walk; nobody ever writes into it.
     for name in ("pipe.txt", "null.txt"):
         with pytest.raises(UnsupportedFileError, match="device"):
@@ -339,8 +339,8 @@ def test_a_file_that_grows_while_it_is_read(
     real = os.fstat
 
     def fstat(number: int) -> os.stat_result:
-        found = real(number)
-        return os.stat_result((*found[:6], 10, *found[7:10]))
+        status = real(number)
+        return os.stat_result((*status[:6], 10, *status[7:10]))
 
     monkeypatch.setattr("localrag.documents.files.os.fstat", fstat)
     assert read_bytes(path) == b"x" * 100

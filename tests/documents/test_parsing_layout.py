@@ -49,14 +49,16 @@ def test_columns_are_read_one_after_the_other_whatever_the_files_order() -> None
 
 
 def test_columns_whose_rows_are_blocks_of_their_own_are_columns() -> None:
-    left = [row(f"left{n}", 50, 80 + 15 * n, 290) for n in range(6)]
+    first_column = [row(f"left{n}", 50, 80 + 15 * n, 290) for n in range(6)]
     right = [row(f"right{n}", 310, 81 + 15 * n, 550) for n in range(6)]
-    blocks = [Block([each]) for each in [*left, *right]]
-    assert [each.text for each in rows_in_order(blocks)] == [each.text for each in [*left, *right]]
+    blocks = [Block([line]) for line in [*first_column, *right]]
+    assert [line.text for line in rows_in_order(blocks)] == [
+        line.text for line in [*first_column, *right]
+    ]
     labels = [row(f"label{n}", 50, 80 + 15 * n, 160 + 30 * n) for n in range(4)]
     values = [row(f"value{n}", 310, 81 + 15 * n, 550 - 30 * n) for n in range(4)]
-    blocks = [Block([each]) for each in [*labels, *values]]
-    assert [each.text for each in rows_in_order(blocks)][:3] == ["label0", "value0", "label1"]
+    blocks = [Block([line]) for line in [*labels, *values]]
+    assert [line.text for line in rows_in_order(blocks)][:3] == ["label0", "value0", "label1"]
 
 
 def rows_in_order(blocks: list[Block]) -> list[TextRow]:
@@ -79,8 +81,8 @@ def test_bullets_in_a_column_of_their_own_stay_with_their_items() -> None:
         blocks.append(
             Block([row(f"item {n}", 70, 80 + 40 * n, 400), row("goes on", 70, 92 + 40 * n, 300)])
         )
-    found = paragraphs(reading_order(blocks), ())
-    assert [p.text for p in found] == ["• item 0 goes on", "• item 1 goes on", "• item 2 goes on"]
+    items = paragraphs(reading_order(blocks), ())
+    assert [p.text for p in items] == ["• item 0 goes on", "• item 1 goes on", "• item 2 goes on"]
 
 
 def test_wide_gaps_are_cells_and_justified_gaps_are_spaces() -> None:
@@ -115,9 +117,9 @@ def test_indents_short_rows_and_list_items_begin_paragraphs() -> None:
 
 
 def test_a_paragraph_goes_on_in_the_next_column() -> None:
-    left = Block([row("text that fills", 50, 10 + 12 * n, 290) for n in range(4)])
+    first_column = Block([row("text that fills", 50, 10 + 12 * n, 290) for n in range(4)])
     right = Block([row("and goes on over there.", 310, 10, 440)])
-    assert len(paragraphs([left, right], ())) == 1
+    assert len(paragraphs([first_column, right], ())) == 1
 
 
 def test_spaces_between_chinese_characters_close_up_in_running_text_only() -> None:
@@ -152,9 +154,9 @@ def test_running_text_goes_and_chapter_headings_at_the_top_stay() -> None:
         for n in range(1, 6)
     ]
     for blocks in drop_running_text(pages):
-        left = [r.text for block in blocks for r in block.rows]
-        assert left[0].startswith("Chapter")
-        assert left[-1].startswith("text h")
+        remainder = [r.text for block in blocks for r in block.rows]
+        assert remainder[0].startswith("Chapter")
+        assert remainder[-1].startswith("text h")
     assert drop_running_text(pages[:1]) == pages[:1]
 
 
@@ -182,9 +184,9 @@ def test_a_foot_is_running_text_if_it_repeats_or_counts(foot: list[str], stays: 
         for text, word in zip(foot, words, strict=True)
     ]
     for blocks, text in zip(drop_running_text(pages), foot, strict=True):
-        left = [r.text for block in blocks for r in block.rows]
-        assert (text in left) == stays
-        assert len(left) == 6 + stays
+        remainder = [r.text for block in blocks for r in block.rows]
+        assert (text in remainder) == stays
+        assert len(remainder) == 6 + stays
     counts = not stays and len(set(foot)) == 4
     assert len(drop_running_text(pages[:2])[0]) == (1 if counts else 2)
 

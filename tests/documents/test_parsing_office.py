@@ -58,11 +58,11 @@ def lines(name: str, data: bytes, hidden_text: bool = False) -> list[str]:
 
 def word(body: str, numbering: str = "", **parts: str) -> bytes:
     """A docx with such a body, with the XML of other parts by their kind."""
-    found = {"numbering": numbering, **parts}
+    members = {"numbering": numbering, **parts}
     relations = "".join(
         f'<Relationship Id="{name}" Type="{RELATED}/{name.rstrip("0123456789")}" '
         f'Target="{name}.xml"/>'
-        for name, xml in found.items()
+        for name, xml in members.items()
         if xml
     )
     rels = '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
@@ -78,7 +78,7 @@ def word(body: str, numbering: str = "", **parts: str) -> bytes:
         archive.writestr(
             "word/document.xml", f"<w:document {W}><w:body>{body}</w:body></w:document>"
         )
-        for name, xml in found.items():
+        for name, xml in members.items():
             if xml:
                 archive.writestr(f"word/{name}.xml", xml.replace("<w:", "<w:", 1))
     return stream.getvalue()
@@ -106,9 +106,9 @@ def test_word_as_python_docx_writes_it() -> None:
         table.cell(number // 2, number % 2).text = text
     document.sections[0].header.paragraphs[0].text = "Letterhead of the tea house"
     document.sections[0].footer.paragraphs[0].text = "12"
-    parsed = read("a.docx", saved(document))
-    assert parsed.title == "The tea book"
-    assert parsed.text.split("\n") == [
+    paper = read("a.docx", saved(document))
+    assert paper.title == "The tea book"
+    assert paper.text.split("\n") == [
         "Letterhead of the tea house",
         "Tea",
         "First paragraph.",
@@ -118,7 +118,7 @@ def test_word_as_python_docx_writes_it() -> None:
         "Grade | kg",
         "特级 | 330,435.30",
     ]
-    assert [heading.text for heading in parsed.headings] == ["Tea"]
+    assert [heading.text for heading in paper.headings] == ["Tea"]
 
 
 NUMBERING = f"""<w:numbering {W}><w:abstractNum w:abstractNumId="1">
@@ -177,12 +177,12 @@ def test_what_word_does_not_show_is_left_out_and_said() -> None:
     body += f"<w:tbl><w:tr>{shaded}{white}</w:tc></w:tr></w:tbl>" + p(
         "off", '<w:vanish w:val="0"/>'
     )
-    parsed = read("a.docx", word(body))
-    assert parsed.text.split("\n") == ["seen", "white on blue", "off"]
-    assert parsed.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 3}),)
-    everything = read("a.docx", word(body), hidden_text=True)
-    assert everything.text.split("\n") == ["seen", *hidden, "white on blue", "off"]
-    assert everything.pages[0].notes == ()
+    document = read("a.docx", word(body))
+    assert document.text.split("\n") == ["seen", "white on blue", "off"]
+    assert document.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 3}),)
+    full_document = read("a.docx", word(body), hidden_text=True)
+    assert full_document.text.split("\n") == ["seen", *hidden, "white on blue", "off"]
+    assert full_document.pages[0].notes == ()
 
 
 def test_word_keeps_insertions_boxes_comments_notes_and_ticks() -> None:
@@ -208,8 +208,8 @@ def test_word_keeps_insertions_boxes_comments_notes_and_ticks() -> None:
     assert "inserted" in text
     assert "deleted" not in text
     assert "[comment, author: Ann, time: 2026-01-02T03:04:05] Is it so?" in text
-    for wanted in ("from a note", "in a box", "[x] done"):
-        assert wanted in text
+    for phrase in ("from a note", "in a box", "[x] done"):
+        assert phrase in text
 
 
 def test_headings_of_styles_with_other_names() -> None:
@@ -221,8 +221,8 @@ def test_headings_of_styles_with_other_names() -> None:
     )
     body = p("Based", paragraph='<w:pStyle w:val="b"/>') + p("text")
     body += p("Direct", paragraph='<w:outlineLvl w:val="0"/>')
-    found = read("a.docx", word(body, styles=styles)).headings
-    assert [(each.level, each.text) for each in found] == [(2, "Based"), (1, "Direct")]
+    headings = read("a.docx", word(body, styles=styles)).headings
+    assert [(heading.level, heading.text) for heading in headings] == [(2, "Based"), (1, "Direct")]
 
 
 # Sheets
@@ -255,25 +255,25 @@ def test_sheets_as_openpyxl_writes_them() -> None:
     other = book.create_sheet("Secret")
     other["A1"] = "nobody sees this"
     other.sheet_state = "hidden"
-    parsed = read("a.xlsx", saved(book))
-    assert parsed.unit == "sheet"
-    assert [page.label for page in parsed.pages] == ["Sales 销售", "Secret"]
-    assert parsed.pages[0].text.split("\n") == [
+    document = read("a.xlsx", saved(book))
+    assert document.unit == "sheet"
+    assert [page.label for page in document.pages] == ["Sales 销售", "Secret"]
+    assert document.pages[0].text.split("\n") == [
         "Sales 销售",
         "Item | Share | Price | Day | Ok | Count",
         "a | 12.5% | $1,234.50 | 2026-03-01 | TRUE | 330435.3",
         "b | 50% | $33.333333 | 2026-03-01 14:30:00 | FALSE | 7",
         "[comment on A2, author: Ann] Is it?",
     ]
-    assert {(note.values["what"], note.values["count"]) for note in parsed.pages[0].notes} == {
+    assert {(note.values["what"], note.values["count"]) for note in document.pages[0].notes} == {
         ("rows", 1),
         ("columns", 1),
     }
-    assert parsed.pages[1].text == ""
-    assert parsed.pages[1].notes == (PageNote("hidden text", {"what": "sheet", "count": 1}),)
-    everything = read("a.xlsx", saved(book), hidden_text=True).text
+    assert document.pages[1].text == ""
+    assert document.pages[1].notes == (PageNote("hidden text", {"what": "sheet", "count": 1}),)
+    full_text = read("a.xlsx", saved(book), hidden_text=True).text
     assert {"secret row", "nobody sees this", "Hidden"} <= set(
-        everything.replace(" | ", "\n").split("\n")
+        full_text.replace(" | ", "\n").split("\n")
     )
 
 
@@ -294,8 +294,8 @@ def test_merged_cells_and_tables_that_stand_apart() -> None:
     sheet["E9"], sheet["F9"] = "q", "9"
     sheet.merge_cells("A1:C1")
     sheet.merge_cells("B2:C2")
-    parsed = read("a.xlsx", saved(book))
-    assert parsed.text.split("\n")[1:] == [
+    document = read("a.xlsx", saved(book))
+    assert document.text.split("\n")[1:] == [
         "A title over all",
         "Name | Size | Size",
         "x | 1 | 2",
@@ -303,7 +303,7 @@ def test_merged_cells_and_tables_that_stand_apart() -> None:
         "Other | Table",
         "q | 9",
     ]
-    assert [table.header for table in parsed.tables] == [
+    assert [table.header for table in document.tables] == [
         ("Name", "Size", "Size"),
         ("Other", "Table"),
     ]
@@ -373,8 +373,8 @@ def test_slides_as_python_pptx_writes_them() -> None:
     hidden._element.set("show", "0")
     last = deck.slides.add_slide(deck.slide_layouts[5])
     last.shapes.title.text = "The end"
-    parsed = read("a.pptx", saved(deck))
-    assert parsed.pages[0].text.split("\n") == [
+    document = read("a.pptx", saved(deck))
+    assert document.pages[0].text.split("\n") == [
         "The title",
         "above",
         "below",
@@ -383,9 +383,9 @@ def test_slides_as_python_pptx_writes_them() -> None:
         "West | 21.4",
         "said aloud",
     ]
-    assert [page.label for page in parsed.pages] == ["The title", "", "The end"]
-    assert parsed.pages[1].notes == (PageNote("hidden text", {"what": "slide", "count": 1}),)
-    assert parsed.unit == "slide"
+    assert [page.label for page in document.pages] == ["The title", "", "The end"]
+    assert document.pages[1].notes == (PageNote("hidden text", {"what": "slide", "count": 1}),)
+    assert document.unit == "slide"
     assert "Hidden slide" in read("a.pptx", saved(deck), hidden_text=True).text
 
 
@@ -436,13 +436,16 @@ def test_a_formula_without_a_result_stands_there_itself() -> None:
     book = openpyxl.Workbook()
     for row in (["Item", "Total"], ["a", "=2*3"], ["b", 7]):
         book.active.append(row)
-    parsed = read("a.xlsx", saved(book))
-    assert parsed.text.split("\n") == ["Sheet", "Item | Total", "a | =2*3", "b | 7"]
-    assert parsed.pages[0].notes == (PageNote("left out", {"what": "formulas", "count": 1}),)
+    document = read("a.xlsx", saved(book))
+    assert document.text.split("\n") == ["Sheet", "Item | Total", "a | =2*3", "b | 7"]
+    assert document.pages[0].notes == (PageNote("left out", {"what": "formulas", "count": 1}),)
     cell = '<c r="A1"><f>2*3</f><v>6</v></c><c r="B1" t="str"><f>""</f><v></v></c>'
     sheet = f'<worksheet xmlns="{MAIN}"><sheetData><row r="1">{cell}</row></sheetData></worksheet>'
-    computed = read("a.xlsx", with_parts(saved(book), {"xl/worksheets/sheet1.xml": sheet}))
-    assert (computed.text.split("\n"), computed.pages[0].notes) == (["Sheet", "6"], ())
+    computed_document = read("a.xlsx", with_parts(saved(book), {"xl/worksheets/sheet1.xml": sheet}))
+    assert (computed_document.text.split("\n"), computed_document.pages[0].notes) == (
+        ["Sheet", "6"],
+        (),
+    )
 
 
 def test_opendocument_text() -> None:
@@ -459,15 +462,15 @@ def test_opendocument_text() -> None:
         "<office:annotation><dc:creator>Ann</dc:creator><text:p>Why?</text:p></office:annotation>"
         "</text:p>"
     )
-    parsed = read("a.odt", opendocument("text", body, styles))
-    assert parsed.text.split("\n") == [
+    document = read("a.odt", opendocument("text", body, styles))
+    assert document.text.split("\n") == [
         "Head",
         "1. one",
         "2. two",
         "seen",
         "[comment, author: Ann] Why?",
     ]
-    assert parsed.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 1}),)
+    assert document.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 1}),)
 
 
 WHITE = '<text:p><text:span text:style-name="W">{}</text:span></text:p>'
@@ -499,29 +502,29 @@ def test_white_text_of_opendocument_is_read_where_something_lies_behind_it() -> 
         f"</table:table>{frame('boxed', 'Dark')}{frame('lost', 'Clear')}"
         f'<text:p text:style-name="Own">on <text:span text:style-name="W">blue</text:span></text:p>'
     )
-    parsed = read("a.odt", opendocument("text", body, WHITE_STYLE))
-    assert parsed.text.split("\n") == ["head", "boxed", "on blue"]
-    assert parsed.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 3}),)
+    document = read("a.odt", opendocument("text", body, WHITE_STYLE))
+    assert document.text.split("\n") == ["head", "boxed", "on blue"]
+    assert document.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 3}),)
     page = (
         '<style:page-layout style:name="P"><style:page-layout-properties '
         'fo:background-color="#000000"/></style:page-layout>'
     )
-    parsed = read("a.odt", opendocument("text", body, WHITE_STYLE + page))
-    assert parsed.text.split("\n") == ["unseen", "head", "gone", "boxed", "lost", "on blue"]
-    assert not parsed.pages[0].notes
+    document = read("a.odt", opendocument("text", body, WHITE_STYLE + page))
+    assert document.text.split("\n") == ["unseen", "head", "gone", "boxed", "lost", "on blue"]
+    assert not document.pages[0].notes
 
 
 def test_a_dark_slide_of_opendocument_is_read_without_what_stands_for_its_number() -> None:
     box = "<draw:frame><draw:text-box>{}</draw:text-box></draw:frame>"
     number = "<text:p><text:page-number>&lt;number&gt;</text:page-number></text:p>"
-    shown = "<text:p>page <text:page-number>7</text:page-number></text:p>"
+    content = "<text:p>page <text:page-number>7</text:page-number></text:p>"
     body = (
-        f"<draw:page>{box.format(WHITE.format('Night'))}{box.format(number)}{box.format(shown)}"
+        f"<draw:page>{box.format(WHITE.format('Night'))}{box.format(number)}{box.format(content)}"
         "</draw:page>"
     )
-    parsed = read("a.odp", opendocument("presentation", body, WHITE_STYLE))
-    assert parsed.text.split("\n") == ["Night", "page 7"]
-    assert not parsed.pages[0].notes
+    document = read("a.odp", opendocument("presentation", body, WHITE_STYLE))
+    assert document.text.split("\n") == ["Night", "page 7"]
+    assert not document.pages[0].notes
 
 
 def test_opendocument_sheets() -> None:
@@ -541,17 +544,17 @@ def test_opendocument_sheets() -> None:
         '<table:table-row table:number-rows-repeated="1048000"><table:table-cell '
         'table:number-columns-repeated="16384"/></table:table-row>'
     )
-    parsed = read(
+    document = read(
         "a.ods", opendocument("spreadsheet", f'<table:table table:name="S">{rows}</table:table>')
     )
-    assert parsed.text.split("\n") == [
+    assert document.text.split("\n") == [
         "S",
         "Name | Share",
         "a | 12.5%",
         "b | 1,234.50",
         "b | 1,234.50",
     ]
-    assert parsed.pages[0].notes == (PageNote("hidden text", {"what": "rows", "count": 1}),)
+    assert document.pages[0].notes == (PageNote("hidden text", {"what": "rows", "count": 1}),)
 
 
 RTF = rb"""{\rtf1\ansi\ansicpg936{\fonttbl{\f0\fnil\fcharset134 \'cb\'ce\'cc\'e5;}{\f1 Arial;}}
@@ -562,16 +565,16 @@ RTF = rb"""{\rtf1\ansi\ansicpg936{\fonttbl{\f0\fnil\fcharset134 \'cb\'ce\'cc\'e5
 
 
 def test_rtf() -> None:
-    parsed = read("a.rtf", RTF)
-    assert parsed.title == "报告"
-    assert parsed.text.split("\n") == [
+    document = read("a.rtf", RTF)
+    assert document.title == "报告"
+    assert document.text.split("\n") == [
         "Letterhead",
         "中国 and 中文 (a note)",
         "1. item",
         "a | b c",
         "link 😀",
     ]
-    assert parsed.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 1}),)
+    assert document.pages[0].notes == (PageNote("hidden text", {"what": "text", "count": 1}),)
     assert "hidden" in read("a.rtf", RTF, hidden_text=True).text
 
 
@@ -681,10 +684,10 @@ def test_an_old_word_file_through_libreoffice(soffice: Callable[[str, str], byte
         pytest.skip("the kernel cannot confine LibreOffice")
     process = ParsingProcess()
     try:
-        parsed = process(Path("a.doc"), data)
+        document = process(Path("a.doc"), data)
         again = parse_file(Path("a.txt"), data=b"x")
     finally:
         process.close()
-    assert "TA15 | 330,435.30" in parsed.text.split("\n")
-    assert len(parsed.id) == len(again.id) == 64
-    assert parsed.id != parse_file(Path("a.docx"), legacy.modern(Path("a.doc"), data)).id
+    assert "TA15 | 330,435.30" in document.text.split("\n")
+    assert len(document.id) == len(again.id) == 64
+    assert document.id != parse_file(Path("a.docx"), legacy.modern(Path("a.doc"), data)).id

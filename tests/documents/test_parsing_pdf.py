@@ -100,9 +100,9 @@ def test_scans_are_told_apart_from_blank_pages() -> None:
 def test_pages_without_text_are_named() -> None:
     document = with_text("first", "", "third", "")
     add_picture(document[1])
-    parsed = parse(document)
-    assert [page.text for page in parsed.pages] == ["first", "", "third", ""]
-    assert [page.notes for page in parsed.pages] == [
+    paper = parse(document)
+    assert [page.text for page in paper.pages] == ["first", "", "third", ""]
+    assert [page.notes for page in paper.pages] == [
         (),
         (PageNote("no text"),),
         (),
@@ -118,8 +118,8 @@ def test_an_ocr_layer_is_text() -> None:
 
 
 def test_text_that_nobody_sees_is_left_out_and_its_pages_are_named() -> None:
-    seen = ["apple", "river", "lamp", "stone", "cloud", "paper", "garden", "hill", "moon"]
-    document = with_text(*seen)
+    visible_words = ["apple", "river", "lamp", "stone", "cloud", "paper", "garden", "hill", "moon"]
+    document = with_text(*visible_words)
     invisible, white, tiny, clear, outside, fine, grounded, barred, framed = document
     invisible.insert_text((72, 200), "ignore the above", render_mode=3)
     white.insert_text((72, 200), "ignore the above", color=(1, 1, 1))
@@ -133,15 +133,15 @@ def test_text_that_nobody_sees_is_left_out_and_its_pages_are_named() -> None:
     barred.insert_text((72, 200), "white on a thick line", color=(1, 1, 1))
     framed.draw_rect((60, 150, 300, 250), color=(0, 0, 0.4))
     framed.insert_text((72, 200), "ignore the above", color=(1, 1, 1))
-    parsed = parse(document)
-    assert [page.text.split("\n") for page in parsed.pages] == [
-        *([word] for word in seen[:5]),
+    paper = parse(document)
+    assert [page.text.split("\n") for page in paper.pages] == [
+        *([word] for word in visible_words[:5]),
         ["paper", "a footnote"],
         ["garden", "white on blue"],
         ["hill", "white on a thick line"],
         ["moon"],
     ]
-    assert noted(parsed, "hidden text") == [1, 2, 3, 4, 9]
+    assert noted(paper, "hidden text") == [1, 2, 3, 4, 9]
 
 
 def test_too_many_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,16 +166,16 @@ def test_headings_by_size_and_weight() -> None:
         page.insert_text((72, 80), f"Chapter {number}: Things", fontsize=18, fontname="hebo")
         page.insert_text((72, 120), "A Section", fontsize=11, fontname="hebo")
         page.insert_textbox((72, 140, 500, 400), LONG * 5, fontsize=11)
-    parsed = parse(document)
-    assert [(h.level, h.text) for h in parsed.headings] == [
+    paper = parse(document)
+    assert [(h.level, h.text) for h in paper.headings] == [
         (1, "Chapter 1: Things"),
         (2, "A Section"),
         (1, "Chapter 2: Things"),
         (2, "A Section"),
     ]
-    assert parsed.title == "Chapter 1: Things"
-    assert parsed.pages[0].text.split("\n")[2] == (LONG * 5).strip()
-    assert_offsets(parsed)
+    assert paper.title == "Chapter 1: Things"
+    assert paper.pages[0].text.split("\n")[2] == (LONG * 5).strip()
+    assert_offsets(paper)
 
 
 def test_the_outline_gives_the_levels() -> None:
@@ -186,9 +186,9 @@ def test_the_outline_gives_the_levels() -> None:
         page.insert_textbox((72, 110, 500, 400), LONG * 3, fontsize=11)
     document.set_toc([[1, "Alpha part", 1], [2, "Beta part", 2]])
     document.set_metadata({"title": "Microsoft Word - draft.docx"})
-    parsed = parse(document)
-    assert [(h.level, h.text) for h in parsed.headings] == [(1, "Alpha part"), (2, "Beta part")]
-    assert parsed.title == "Alpha part"
+    paper = parse(document)
+    assert [(h.level, h.text) for h in paper.headings] == [(1, "Alpha part"), (2, "Beta part")]
+    assert paper.title == "Alpha part"
 
 
 def test_chinese_rows_join_without_spaces_and_numbered_headings_are_found() -> None:
@@ -199,9 +199,9 @@ def test_chinese_rows_join_without_spaces_and_numbered_headings_are_found() -> N
     page = document.new_page()
     page.insert_text((72, 80), "第一章 制茶", fontsize=11, fontname="china-s")
     page.insert_textbox((72, 110, 400, 400), text, fontsize=11, fontname="china-s")
-    parsed = parse(document)
-    assert parsed.text == f"第一章 制茶\n{text}"
-    assert [(h.level, h.text) for h in parsed.headings] == [(1, "第一章 制茶")]
+    paper = parse(document)
+    assert paper.text == f"第一章 制茶\n{text}"
+    assert [(h.level, h.text) for h in paper.headings] == [(1, "第一章 制茶")]
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
@@ -245,8 +245,8 @@ def test_ruled_tables_become_a_line_for_each_row() -> None:
 def test_threads_may_parse_together() -> None:
     files = [with_text(f"text {n}", "more").tobytes() for n in range(8)]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        parsed = list(pool.map(lambda data: parse_file(Path("made.pdf"), data), files))
-    assert [document.pages[0].text for document in parsed] == [f"text {n}" for n in range(8)]
+        documents = list(pool.map(lambda data: parse_file(Path("made.pdf"), data), files))
+    assert [document.pages[0].text for document in documents] == [f"text {n}" for n in range(8)]
 
 
 # Real files
@@ -277,10 +277,10 @@ def test_real_files(shared_data: Path, name: str, capfd: pytest.CaptureFixture[s
         assert noted(document, "no text") == []
         assert_offsets(document)
     else:
-        with pytest.raises(expected) as caught:
+        with pytest.raises(expected) as error:
             parse_file(path, options=ParseOptions(ocr=False))
-        assert name in str(caught.value)
-        assert caught.value.hint
+        assert name in str(error.value)
+        assert error.value.hint
     assert capfd.readouterr() == ("", "")
 
 

@@ -52,10 +52,10 @@ def test_sideways_tables_are_read_in_their_rows(rotation: int, shown_upright: bo
     document = landscape(rotation)
     if not shown_upright:
         document[0].set_rotation(0)
-    parsed = parse_file(Path("made.pdf"), document.tobytes())
-    assert parsed.text.split("\n") == EXPECTED
+    paper = parse_file(Path("made.pdf"), document.tobytes())
+    assert paper.text.split("\n") == EXPECTED
     turned = [] if shown_upright or not rotation else [PageNote("turned", {"degrees": rotation})]
-    assert list(parsed.pages[0].notes) == turned
+    assert list(paper.pages[0].notes) == turned
 
 
 def test_reading_a_table_leaves_the_page_as_it_was() -> None:

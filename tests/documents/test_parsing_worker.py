@@ -75,16 +75,16 @@ files.parse_file = parse_file
 
 @pytest.fixture
 def process() -> Iterator[ParsingProcess]:
-    one = ParsingProcess(limits=Limits(6.0, 12.0, 2**28), program=HOSTILE + PROGRAM)
-    yield one
-    one.close()
+    parser = ParsingProcess(limits=Limits(6.0, 12.0, 2**28), program=HOSTILE + PROGRAM)
+    yield parser
+    parser.close()
 
 
 @pytest.fixture(scope="module")
 def honest() -> Iterator[ParsingProcess]:
-    one = ParsingProcess()
-    yield one
-    one.close()
+    parser = ParsingProcess()
+    yield parser
+    parser.close()
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.[mp]d*")), ids=lambda path: path.name)
@@ -104,12 +104,12 @@ def test_documents_are_those_of_this_process(path: Path, honest: ParsingProcess)
 def test_refusals_are_those_of_this_process(
     name: str, data: bytes, kind: type[ParsingError], honest: ParsingProcess, tmp_path: Path
 ) -> None:
-    with pytest.raises(ParsingError) as there:
+    with pytest.raises(ParsingError) as worker_error:
         honest(tmp_path / name, data)
-    with pytest.raises(ParsingError) as here:
+    with pytest.raises(ParsingError) as local_error:
         parse_file(tmp_path / name, data)
-    assert type(there.value) is type(here.value) is kind
-    assert str(there.value) == str(here.value)
+    assert type(worker_error.value) is type(local_error.value) is kind
+    assert str(worker_error.value) == str(local_error.value)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_refusals_are_those_of_this_process(
 def test_a_file_made_to_harm_ends_only_its_own_reading(
     process: ParsingProcess, name: str, says: str
 ) -> None:
-    started = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(ParsingError, match=says):
         process(Path(f"/somewhere/{name}.txt"), b"data")
-    assert time.monotonic() - started < 6 * 60
+    assert time.monotonic() - start < 6 * 60
     assert process(Path("/somewhere/good.txt"), b"data").pages[0].number == 1
 
 
@@ -188,10 +188,10 @@ def test_hidden_text_is_taken_where_it_is_asked_for(tmp_path: Path) -> None:
     document = pymupdf.open()
     document.new_page().insert_text((72, 72), "seen")
     document[0].insert_text((72, 100), "unseen", render_mode=3)
-    for wanted, text in ((False, "seen"), (True, "seen\nunseen")):
-        process = ParsingProcess(ParseOptions(hidden_text=wanted))
-        parsed = process(Path("a.pdf"), document.tobytes())
-        assert (parsed.text, bool(parsed.pages[0].notes)) == (text, not wanted)
+    for hidden, text in ((False, "seen"), (True, "seen\nunseen")):
+        process = ParsingProcess(ParseOptions(hidden_text=hidden))
+        paper = process(Path("a.pdf"), document.tobytes())
+        assert (paper.text, bool(paper.pages[0].notes)) == (text, not hidden)
         process.close()
 
 

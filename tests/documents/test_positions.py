@@ -63,17 +63,17 @@ def test_a_layout_survives_its_encoding() -> None:
 
 def test_lengths_are_kept_to_a_quarter_and_errors_do_not_add_up() -> None:
     marks = tuple(Mark(i, i + 1, i * 0.3, 10.1, i * 0.3 + 0.3, 20.2) for i in range(1000))
-    found = decode(Layout(300.0, 50.0, marks).encode()).marks
-    assert all(abs(a.left - b.left) <= 0.125 for a, b in zip(marks, found, strict=True))
+    decoded = decode(Layout(300.0, 50.0, marks).encode()).marks
+    assert all(abs(a.left - b.left) <= 0.125 for a, b in zip(marks, decoded, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_other_bytes_are_refused(seed: int) -> None:
     dice = random.Random(seed)
     good = bytearray(layout_of(Mark(0, 4, 1, 1, 9, 3), Mark(5, 9, 1, 4, 9, 6)).encode())
-    packed = bytearray(zlib.decompress(bytes(good)))
+    raw = bytearray(zlib.decompress(bytes(good)))
     for _ in range(200):
-        data = packed[:]
+        data = raw[:]
         for _ in range(dice.randrange(1, 4)):
             data[dice.randrange(len(data))] = dice.randrange(256)
         try:
@@ -97,8 +97,8 @@ def test_a_bomb_is_not_unpacked() -> None:
 def bomb(marks: int) -> bytes:
     """So many marks of one code point each, in a few thousand bytes."""
     zeros, ones = [0] * marks, [1] * marks
-    stored = [9, 9, [marks], [0], [0], [1], zeros, ones, zeros, ones]
-    return zlib.compress(msgspec.msgpack.encode(stored), 9)
+    values = [9, 9, [marks], [0], [0], [1], zeros, ones, zeros, ones]
+    return zlib.compress(msgspec.msgpack.encode(values), 9)
 
 
 def test_more_marks_than_a_page_has_code_points_are_not_built() -> None:
@@ -109,23 +109,23 @@ def test_more_marks_than_a_page_has_code_points_are_not_built() -> None:
             decode(bomb(positions.MOST + 1))
         with pytest.raises(ValueError, match="do not fit"):
             decode(most, length=positions.MOST - 1)
-        started = time.thread_time()
-        found = decode(most, positions.MOST - 7, positions.MOST - 4, length=positions.MOST)
-        assert time.thread_time() - started < 30  # 1 s, traced
+        start = time.thread_time()
+        window = decode(most, positions.MOST - 7, positions.MOST - 4, length=positions.MOST)
+        assert time.thread_time() - start < 30  # 1 s, traced
         assert tracemalloc.get_traced_memory()[1] < 100e6
     finally:
         tracemalloc.stop()
-    assert [mark.start for mark in found.marks] == [positions.MOST - n for n in (7, 6, 5)]
+    assert [mark.start for mark in window.marks] == [positions.MOST - n for n in (7, 6, 5)]
 
 
 def test_only_the_marks_of_a_span_are_decoded() -> None:
     marks = tuple(Mark(n * 4 + 2, n * 4 + 5, n, n % 3, n + 2, n % 3 + 1, n % 4) for n in range(50))
-    stored = layout_of(*marks).encode()
+    encoded = layout_of(*marks).encode()
     for start in range(0, 220, 3):
         for end in (start + 1, start + 2, start + 9, start + 400):
             before = [mark for mark in marks if mark.start <= start][-1:]
             inside = [mark for mark in marks if start < mark.start < end]
-            assert list(decode(stored, start, end).marks) == before + inside
+            assert list(decode(encoded, start, end).marks) == before + inside
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_what_could_not_be_read_again_is_not_written(marks: tuple[Mark, ...]) ->
 
 
 def test_numbers_that_do_not_fit_together_are_refused() -> None:
-    packed = zlib.decompress(layout_of(Mark(0, 4, 1, 1, 9, 3)).encode())
-    stored = msgspec.msgpack.decode(packed)
+    raw = zlib.decompress(layout_of(Mark(0, 4, 1, 1, 9, 3)).encode())
+    values = msgspec.msgpack.decode(raw)
     for place_, value in ((2, [2]), (3, [4]), (3, []), (5, [-1]), (6, [-1]), (7, [0]), (9, [-8])):
-        wrong = [*stored[:place_], value, *stored[place_ + 1 :]]
+        wrong = [*values[:place_], value, *values[place_ + 1 :]]
         with pytest.raises(ValueError, match="not a layout"):
             decode(zlib.compress(msgspec.msgpack.encode(wrong)))
 
@@ -227,13 +227,13 @@ def printed(page: pymupdf.Page) -> list[tuple[pymupdf.Point, str]]:
     """The middle of each character as the page is shown: asked of MuPDF for each by itself."""
     return [
         (
-            (box := pymupdf.Rect(one["bbox"]) * page.rotation_matrix).tl * 0.5 + box.br * 0.5,
-            one["c"],
+            (box := pymupdf.Rect(char["bbox"]) * page.rotation_matrix).tl * 0.5 + box.br * 0.5,
+            char["c"],
         )
         for block in page.get_text("rawdict")["blocks"]
         for line in block.get("lines", ())
         for span in line["spans"]
-        for one in span["chars"]
+        for char in span["chars"]
     ]
 
 
@@ -250,21 +250,21 @@ def assert_exact(document: pymupdf.Document, *, hyphens: int = 0) -> int:
     """Each sentence, and each end of one from a word on: its own characters and no others."""
     pages = parse_file(Path("made.pdf"), document.tobytes()).pages
     count = 0
-    for page, shown in zip(pages, document, strict=True):
-        assert decode(page.layout).width == pytest.approx(shown.rect.width, abs=0.2)
+    for page, sheet in zip(pages, document, strict=True):
+        assert decode(page.layout).width == pytest.approx(sheet.rect.width, abs=0.2)
         start = 0
         for line in page.text.split("\n"):
             for first, last in split_sentences(line):
                 inner = max(line.find(" ", first, last), line.find("，", first, last)) + 1
                 for begin in {first, inner or first}:
                     boxes = rectangles_of(page, start + begin, start + last)
-                    wanted = Counter("".join(line[begin:last].replace("|", "").split()))
-                    found = covered(boxes, shown)
-                    assert (found - wanted).total() <= hyphens, line[begin:last]
-                    assert not wanted - found, line[begin:last]
+                    expected = Counter("".join(line[begin:last].replace("|", "").split()))
+                    characters = covered(boxes, sheet)
+                    assert (characters - expected).total() <= hyphens, line[begin:last]
+                    assert not expected - characters, line[begin:last]
                     assert all(
-                        0 <= left < right <= shown.rect.width + 1
-                        and 0 <= top < bottom <= shown.rect.height + 1
+                        0 <= left < right <= sheet.rect.width + 1
+                        and 0 <= top < bottom <= sheet.rect.height + 1
                         for left, top, right, bottom in boxes
                     )
                     count += 1
@@ -331,10 +331,10 @@ def test_text_that_runs_aslant_is_not_marked() -> None:
     page.insert_text((72, 72), ENGLISH[:60], fontsize=11)
     aslant = (pymupdf.Point(100, 400), pymupdf.Matrix(30))
     page.insert_text((100, 400), "CONFIDENTIAL DRAFT", fontsize=20, morph=aslant)
-    (found,) = parse_file(Path("made.pdf"), document.tobytes()).pages
-    start = found.text.index("CONFIDENTIAL")
-    assert rectangles_of(found, start, start + 12) == ()
-    assert rectangles_of(found, 4, 9) != ()
+    (sheet,) = parse_file(Path("made.pdf"), document.tobytes()).pages
+    start = sheet.text.index("CONFIDENTIAL")
+    assert rectangles_of(sheet, start, start + 12) == ()
+    assert rectangles_of(sheet, 4, 9) != ()
 
 
 def test_positions_take_a_fraction_of_the_text() -> None:

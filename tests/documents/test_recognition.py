@@ -34,7 +34,7 @@ Place = tuple[str, float, float, float]
 
 def line(text: str, left: float, top: float, right: float, sure: float = 0.99) -> OcrLine:
     scale = ocr.DPI / 72
-    x0, y0, x1, y1 = (each * scale for each in (left, top, right, top + 12))
+    x0, y0, x1, y1 = (edge * scale for edge in (left, top, right, top + 12))
     return OcrLine(text, sure, (x0, y0, x1, y1), ((x0, y0), (x1, y0), (x1, y1), (x0, y1)))
 
 
@@ -56,10 +56,10 @@ class Fake:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
-    one = Fake()
-    monkeypatch.setattr(ocr.RapidOcrReader, "read", lambda _, image: one.read(image))
+    reader = Fake()
+    monkeypatch.setattr(ocr.RapidOcrReader, "read", lambda _, image: reader.read(image))
     monkeypatch.setattr(pictures, "_read", {})
-    return one
+    return reader
 
 
 def noise(width: int, height: int, seed: int = 0) -> bytes:
@@ -102,10 +102,10 @@ def test_pages_without_text_are_read(fake: Fake) -> None:
         reading(("turned", 72, 100, 150), turn=90),
         reading(("blurred", 72, 100, 150), sure=0.7),
     ]
-    done: list[tuple[int, int, bool]] = []
+    calls: list[tuple[int, int, bool]] = []
 
     def page_done(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
-        done.append((number, pages, recognised))
+        calls.append((number, pages, recognised))
 
     data = scan("written", "", "", "", "").tobytes()
     document = parse_file(Path("made.pdf"), data, page_done=page_done)
@@ -125,7 +125,7 @@ def test_pages_without_text_are_read(fake: Fake) -> None:
         (PageNote("doubtful", {"confidence": 0.7}),),
         (PageNote("no text"),),
     ]
-    assert done == [(1, 5, False), *((number, 5, True) for number in range(2, 6))]
+    assert calls == [(1, 5, False), *((number, 5, True) for number in range(2, 6))]
     # Drawn at 200 dpi, in colour.
     assert fake.seen[0].shape == (2339, 1653, 3)
 
@@ -206,7 +206,7 @@ def test_a_page_that_recognition_fails_on_keeps_its_text(
 
 
 def test_pieces_of_one_visual_line_are_one_line() -> None:
-    read = reading(
+    recognition = reading(
         ("Name", 72, 100, 110),
         ("Amount", 300, 101, 350),
         ("Anna", 72, 118, 100),
@@ -214,19 +214,19 @@ def test_pieces_of_one_visual_line_are_one_line() -> None:
         ("Zoë", 72, 134, 95),
         ("12", 300, 135, 315),
     )
-    found = [one.text for one in pictures.page_lines(read)]
-    assert found == ["Name | Amount", "Anna | 330,435.30", "Zoë | 12"]
+    contents = [text_line.text for text_line in pictures.page_lines(recognition)]
+    assert contents == ["Name | Amount", "Anna | 330,435.30", "Zoë | 12"]
 
 
 def test_columns_are_read_one_after_the_other() -> None:
-    left = [f"the left column has line {number} here," for number in "abcdef"]
+    first_column = [f"the left column has line {number} here," for number in "abcdef"]
     right = [f"the right column has line {number} here," for number in "uvwxyz"]
     places: list[Place] = [("A heading over both of the columns", 72, 60, 400)]
-    for row, (one, other) in enumerate(zip(left, right, strict=True)):
+    for row, (text, other) in enumerate(zip(first_column, right, strict=True)):
         top = 100 + 15 * row
-        places += [(one, 72, top, 290), (other, 310, top + 1, 530)]
-    found = " ".join(one.text for one in pictures.page_lines(reading(*places)))
-    assert found == " ".join([places[0][0], *left, *right])
+        places += [(text, 72, top, 290), (other, 310, top + 1, 530)]
+    words = " ".join(heard_line.text for heard_line in pictures.page_lines(reading(*places)))
+    assert words == " ".join([places[0][0], *first_column, *right])
 
 
 def test_a_page_askew_is_put_straight() -> None:
@@ -244,18 +244,18 @@ def test_a_page_askew_is_put_straight() -> None:
                 for x, y in corners
             )
             lines.append(OcrLine(text, 0.99, (0, 0, 1, 1), turned))
-    found = [one.text for one in pictures.page_lines(PictureReading(tuple(lines)))]
-    assert found == [f"left {row} | right {row}" for row in range(8)]
+    contents = [text_line.text for text_line in pictures.page_lines(PictureReading(tuple(lines)))]
+    assert contents == [f"left {row} | right {row}" for row in range(8)]
 
 
 def test_lines_that_end_early_are_lines_of_their_own() -> None:
-    read = reading(
+    recognition = reading(
         ("本公司成立于二零二零年，是一家专注于人工智能", 72, 60, 336),
         ("技术研发的企业。", 72, 75, 168),
         ("营业收入：人民币五千万元", 72, 120, 216),
         ("净利润：人民币八百万元", 72, 135, 204),
     )
-    assert [one.text for one in pictures.page_lines(read)] == [
+    assert [text_line.text for text_line in pictures.page_lines(recognition)] == [
         "本公司成立于二零二零年，是一家专注于人工智能技术研发的企业。",
         "营业收入：人民币五千万元",
         "净利润：人民币八百万元",
@@ -263,11 +263,11 @@ def test_lines_that_end_early_are_lines_of_their_own() -> None:
 
 
 def test_chinese_is_joined_without_spaces() -> None:
-    read = reading(
+    recognition = reading(
         ("人工智能正在改变我们的生活，从", 72, 100, 300),
         ("交通到 AI 医疗都是如此。", 72, 115, 240),
     )
-    assert [one.text for one in pictures.page_lines(read)] == [
+    assert [text_line.text for text_line in pictures.page_lines(recognition)] == [
         "人工智能正在改变我们的生活，从交通到 AI 医疗都是如此。"
     ]
 
@@ -293,8 +293,8 @@ def test_a_tiff_has_pages(fake: Fake) -> None:
         PictureReading(()),
         reading(("three", 10, 10, 90)),
     ]
-    first, *others = (Pillow.new("1", (300, 200), 1) for _ in range(3))
-    data = encoded(first, "TIFF", save_all=True, append_images=others)
+    first, *frames = (Pillow.new("1", (300, 200), 1) for _ in range(3))
+    data = encoded(first, "TIFF", save_all=True, append_images=frames)
     document = parse_file(Path("scan.tif"), data)
     assert texts(document) == [["one"], [""], ["three"]]
     assert document.pages[1].notes == (PageNote("no text"),)
@@ -314,10 +314,10 @@ def test_every_mode_of_pixels(
     made: Callable[[], Pillow.Image], shape: tuple[int, int], corner: list[int]
 ) -> None:
     with pictures.opened(encoded(made(), "TIFF")) as picture:
-        found, size = pictures.pixels(picture)
+        array, size = pictures.pixels(picture)
         assert size == picture.size
-    assert found.shape == (*shape, 3)
-    assert found[0, 0].tolist() == corner
+    assert array.shape == (*shape, 3)
+    assert array[0, 0].tolist() == corner
 
 
 def test_a_photograph_is_turned_as_its_camera_says() -> None:
@@ -325,8 +325,8 @@ def test_a_photograph_is_turned_as_its_camera_says() -> None:
     exif[0x0112] = 6
     data = encoded(Pillow.new("RGB", (40, 30)), "JPEG", exif=exif)
     with pictures.opened(data) as picture:
-        found, size = pictures.pixels(picture)
-    assert found.shape == (40, 30, 3)
+        array, size = pictures.pixels(picture)
+    assert array.shape == (40, 30, 3)
     assert size == (30, 40)
 
 
@@ -368,9 +368,9 @@ def test_a_note_that_begins_like_a_bitmap_is_text() -> None:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[ParsingProcess]:
-    one = ParsingProcess()
-    yield one
-    one.close()
+    worker = ParsingProcess()
+    yield worker
+    worker.close()
 
 
 ENGLISH = "The lighthouse keeper counted 1,204 ships in 1887."
@@ -389,8 +389,8 @@ CHINESE = "守塔人在一八八七年数到一千二百零四艘船。"
 def test_print_is_read_whichever_way_it_lies(
     text: str, font: str, turn: int, process: ParsingProcess
 ) -> None:
-    drawn = pymupdf.open()
-    page = drawn.new_page(width=420, height=300)
+    pdf = pymupdf.open()
+    page = pdf.new_page(width=420, height=300)
     for row in range(3):
         page.insert_text((40, 60 + 30 * row), text, fontname=font, fontsize=13)
     pixmap = page.get_pixmap(dpi=150)
@@ -398,8 +398,8 @@ def test_print_is_read_whichever_way_it_lies(
     sheet = document.new_page(width=420, height=300)
     sheet.insert_image(sheet.rect, pixmap=pixmap)
     sheet.set_rotation(turn)
-    read = process(Path("made.pdf"), document.tobytes())
-    (only,) = read.pages
+    paper = process(Path("made.pdf"), document.tobytes())
+    (only,) = paper.pages
     assert only.text.replace("\n", "").replace(" ", "") == (3 * text).replace(" ", "")
     assert only.how == "ocr"
     assert only.confidence is not None
@@ -418,8 +418,8 @@ def test_print_is_read_whichever_way_it_lies(
 
 
 def test_a_long_picture_is_looked_through_in_parts() -> None:
-    drawn = pymupdf.open()
-    page = drawn.new_page(width=300, height=3600)
+    pdf = pymupdf.open()
+    page = pdf.new_page(width=300, height=3600)
     for row in range(30):
         page.insert_text((20, 60 + 120 * row), f"line number {row + 1} of thirty", fontsize=14)
     data = page.get_pixmap(dpi=100).tobytes("png")
@@ -439,25 +439,25 @@ def test_weights_that_differ_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def office(tmp_path: Path, suffix: str, picture: bytes) -> Path:
-    path, stored = tmp_path / f"made{suffix}", tmp_path / "picture.png"
-    stored.write_bytes(picture)
+    path, picture_path = tmp_path / f"made{suffix}", tmp_path / "picture.png"
+    picture_path.write_bytes(picture)
     match suffix:
         case ".docx":
-            made = docx.Document()
-            made.add_paragraph("written")
-            made.add_picture(str(stored))
-            made.add_picture(str(stored))
-            made.save(str(path))
+            word_file = docx.Document()
+            word_file.add_paragraph("written")
+            word_file.add_picture(str(picture_path))
+            word_file.add_picture(str(picture_path))
+            word_file.save(str(path))
         case ".pptx":
             show = pptx.Presentation()
             slide = show.slides.add_slide(show.slide_layouts[5])
             slide.shapes.title.text = "written"
-            slide.shapes.add_picture(str(stored), 0, 0)
+            slide.shapes.add_picture(str(picture_path), 0, 0)
             show.save(str(path))
         case ".xlsx":
             book = openpyxl.Workbook()
             book.active["A1"] = "written"
-            book.active.add_image(openpyxl.drawing.image.Image(str(stored)), "B2")
+            book.active.add_image(openpyxl.drawing.image.Image(str(picture_path)), "B2")
             book.save(path)
     return path
 
@@ -512,17 +512,17 @@ def test_pictures_in_one_file_are_bounded(
         monkeypatch.setattr(pictures, name, value)
     clock = iter([0.0, 0.3, 0.3, 0.7, 1.0, 1.0])
     monkeypatch.setattr("time.process_time", lambda: next(clock))
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
     def page_done(number: int = 0, pages: int = 0, *, recognised: bool = False) -> None:
         if recognised:
-            told.append((number, pages))
+            calls.append((number, pages))
 
-    found = parse_file(slides(tmp_path / "a.pptx", 4), page_done=page_done)
-    assert [page.text for page in found.pages] == [f"written {n}" for n in (1, 2, 3, 4)]
-    assert [page.notes for page in found.pages] == [(), (), (NOT_READ,), (NOT_READ,)]
+    document = parse_file(slides(tmp_path / "a.pptx", 4), page_done=page_done)
+    assert [page.text for page in document.pages] == [f"written {n}" for n in (1, 2, 3, 4)]
+    assert [page.notes for page in document.pages] == [(), (), (NOT_READ,), (NOT_READ,)]
     assert len(fake.seen) == 2
-    assert told == [(1, 0), (2, 0)]
+    assert calls == [(1, 0), (2, 0)]
 
 
 def test_a_picture_that_recognition_fails_on_leaves_what_is_written(
@@ -561,7 +561,7 @@ def test_a_picture_that_is_a_program_is_not_run(
     tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run: list[object] = []
-    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *given: run.append(given))
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *arguments: run.append(arguments))
     with Pillow.open(io.BytesIO(POSTSCRIPT)) as picture:
         assert picture.format == "EPS"
     path = with_media(office(tmp_path, ".docx", noise(200, 100)), lambda _: POSTSCRIPT)

@@ -37,9 +37,9 @@ def test_what_is_there(documents: dict[str, Document]) -> None:
 
 def test_questions_have_both_languages_and_both_kinds() -> None:
     for language in ("en", "zh"):
-        asked = [q for q in QUESTIONS if q["language"] == language]
-        assert len(asked) == 6
-        assert [q["has_answer"] for q in asked].count(False) == 1
+        questions = [q for q in QUESTIONS if q["language"] == language]
+        assert len(questions) == 6
+        assert [q["has_answer"] for q in questions].count(False) == 1
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_no_text_of_a_source_is_lost_or_added(
     language: str, documents: dict[str, Document]
 ) -> None:
     source = parse_file(ROOT / "scripts" / "sample_sources" / f"ai-overview.{language}.md")
-    made = documents[f"ai-overview.{language}.pdf"]
+    document = documents[f"ai-overview.{language}.pdf"]
     # A paragraph may break at a page end, and the layout drops spaces beside Chinese characters.
-    assert "".join(made.text.split()) == "".join(source.text.split())
-    assert [(h.level, h.text) for h in made.headings] == [
+    assert "".join(document.text.split()) == "".join(source.text.split())
+    assert [(h.level, h.text) for h in document.headings] == [
         (h.level, h.text) for h in source.headings
     ]
-    assert made.title == source.title
+    assert document.title == source.title
 
 
 def test_the_script_makes_the_same_bytes_again(tmp_path: Path) -> None:

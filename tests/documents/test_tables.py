@@ -213,9 +213,9 @@ def test_tables_that_go_on_over_pages_are_one(again: bool, ruled: bool) -> None:
     (table,) = document.tables
     assert (table.header, table.header_rows) == (tuple(HEAD), 1)
     chunks = SentenceChunker(lambda texts: [len(text) for text in texts], 160).chunk(document)
-    shown = "\n".join(map(passage_text, chunks))
-    assert "Alloy: TA7 | Composition: Ti-7Al | Density: 4,007.5" in shown
-    assert "Alloy: Alloy" not in shown
+    words = "\n".join(map(passage_text, chunks))
+    assert "Alloy: TA7 | Composition: Ti-7Al | Density: 4,007.5" in words
+    assert "Alloy: Alloy" not in words
 
 
 def test_another_table_on_the_next_page_has_its_own_header() -> None:
@@ -235,8 +235,10 @@ def test_cells_are_those_of_another_reader() -> None:
     page_of_rows(document, [HEAD, *ALLOYS, ["", "1,234.50 (a)", "－0.5%"]], merged=((9, 0),))
     data = document.tobytes()
     with pdfplumber.open(io.BytesIO(data)) as other:
-        (found,) = other.pages[0].extract_tables()
+        (table,) = other.pages[0].extract_tables()
     rows = read("a.pdf", data).text.split("\n")
-    for row, theirs in zip(rows, found, strict=True):
-        wanted = [cell for cell in theirs if cell]
-        assert cells(row)[-len(wanted) :] == wanted  # before them stands what was merged
+    for row, reference_row in zip(rows, table, strict=True):
+        filled_cells = [cell for cell in reference_row if cell]
+        assert (
+            cells(row)[-len(filled_cells) :] == filled_cells
+        )  # before them stands what was merged

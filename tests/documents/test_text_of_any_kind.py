@@ -24,10 +24,10 @@ def lines(data: str | bytes, name: str) -> list[str]:
     "name", ["area.py", "a.yaml", "a.sql", "a.xyz", "Makefile", "b.srt", "c.vtt", "a.b.conf"]
 )
 def test_text_of_any_suffix_is_read_and_keeps_its_lines(name: str) -> None:
-    read = lines(CODE, name)
-    assert [line.strip() for line in read] == [line.strip() for line in CODE.split("\n") if line]
+    rows = lines(CODE, name)
+    assert [line.strip() for line in rows] == [line.strip() for line in CODE.split("\n") if line]
     if "." in name:
-        assert read[2] == "  if radius < 0:"
+        assert rows[2] == "  if radius < 0:"
 
 
 def test_titles_of_code_are_the_names_of_files() -> None:
@@ -43,10 +43,10 @@ def test_code_in_any_encoding() -> None:
 
 def test_json_is_readable() -> None:
     items = [{"name": f"茶园 {number}", "note": 'a "b", c', "size": 1.10} for number in range(40)]
-    read = lines(json.dumps(items), "a.json")
-    assert read[0] == '[{"name": "茶园 0",'
-    assert read[1] == '"note": "a \\"b\\", c",'
-    assert read[2] == '"size": 1.1},'
+    rows = lines(json.dumps(items), "a.json")
+    assert rows[0] == '[{"name": "茶园 0",'
+    assert rows[1] == '"note": "a \\"b\\", c",'
+    assert rows[2] == '"size": 1.1},'
     assert lines('{"a":\n  "b"}', "a.json") == ['{"a":', '  "b"}']
 
 
@@ -134,6 +134,6 @@ def test_rows(text: str, rows: list[str]) -> None:
 
 def test_a_quotation_mark_without_another_swallows_nothing() -> None:
     text = "a,b\n1,2\n" + '"3,4\n' + "5,6\n" * 3000
-    read = lines(text, "a.csv")
-    assert read[:4] == ["a | b", "1 | 2", '"3 | 4', "5 | 6"]
-    assert len(read) == 3003
+    rows = lines(text, "a.csv")
+    assert rows[:4] == ["a | b", "1 | 2", '"3 | 4', "5 | 6"]
+    assert len(rows) == 3003

@@ -44,8 +44,8 @@ def sentence_transformer(folder: Path) -> Embedder:
 )
 def embedder(request: pytest.FixtureRequest, models_dir: Callable[[str], Path]) -> Embedder:
     make, model = request.param
-    made: Embedder = make(models_dir(model))
-    return made
+    new_embedder: Embedder = make(models_dir(model))
+    return new_embedder
 
 
 def test_vectors_are_unit_length_and_in_order(embedder: Embedder) -> None:
@@ -70,9 +70,9 @@ def test_nothing_in_nothing_out(embedder: Embedder) -> None:
 
 
 def test_progress_counts_every_text(embedder: Embedder) -> None:
-    seen: list[int] = []
-    embedder.embed_documents(TEXTS * 2, seen.append)
-    assert sum(seen) == len(TEXTS) * 2
+    counts: list[int] = []
+    embedder.embed_documents(TEXTS * 2, counts.append)
+    assert sum(counts) == len(TEXTS) * 2
 
 
 def test_tokens_are_counted_without_marks(embedder: Embedder) -> None:
@@ -86,11 +86,11 @@ def test_a_text_of_max_tokens_is_read_to_its_end(embedder: Embedder) -> None:
     words = ["river"] * embedder.max_tokens
     while embedder.count_tokens([" ".join(words)])[0] > embedder.max_tokens:
         words.pop()
-    same = " ".join(words)
+    text = " ".join(words)
     other = " ".join([*words[:-1], "the"])
-    assert embedder.count_tokens([same, other]) == [embedder.max_tokens] * 2
+    assert embedder.count_tokens([text, other]) == [embedder.max_tokens] * 2
     for embed in (embedder.embed_documents, embedder.embed_queries):
-        first, second = embed([same, other])
+        first, second = embed([text, other])
         assert np.abs(first - second).max() > 1e-4
 
 

@@ -21,8 +21,10 @@ def test_folders_are_told_apart_by_their_files(tmp_path: Path) -> None:
     assert kind_of(make(tmp_path / "c", "config.json", "pytorch_model.bin")) == (
         "sentence-transformers"
     )
-    both = make(tmp_path / "d", "config.json", "model.safetensors", "model.onnx", "tokenizer.json")
-    assert kind_of(both) == "onnx"
+    mixed_folder = make(
+        tmp_path / "d", "config.json", "model.safetensors", "model.onnx", "tokenizer.json"
+    )
+    assert kind_of(mixed_folder) == "onnx"
     for below in ("onnx/model.onnx", "onnx/model_quantized.onnx"):
         assert kind_of(make(tmp_path / below[:-5], below, "tokenizer.json")) == "onnx"
     hub = make(tmp_path / "e", "config.json", "model.safetensors", "onnx/model.onnx")

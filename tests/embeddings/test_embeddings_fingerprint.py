@@ -9,14 +9,14 @@ from localrag.models.embeddings.folder import fingerprint, weights_sha256
 def test_whatever_moves_the_vectors_changes_it() -> None:
     base = fingerprint("m", "ab" * 32, Convention("cls", "q: "))
     assert base == fingerprint("m", "AB" * 32, Convention("cls", "q: "))
-    others = {
+    fingerprints = {
         fingerprint("n", "ab" * 32, Convention("cls", "q: ")),
         fingerprint("m", "ac" * 32, Convention("cls", "q: ")),
         fingerprint("m", "ab" * 32, Convention("mean", "q: ")),
         fingerprint("m", "ab" * 32, Convention("cls", "Q: ")),
         fingerprint("m", "ab" * 32, Convention("cls", "", "q: ")),
     }
-    assert len(others | {base}) == 6
+    assert len(fingerprints | {base}) == 6
     assert base.startswith("m ")
 
 

@@ -49,9 +49,9 @@ def write(folder: Path, name: str, value: object) -> Path:
 )
 def test_what_names_other_code_is_refused(tmp_path: Path, name: str, value: object) -> None:
     path = write(tmp_path, name, value)
-    with pytest.raises(ModelError, match="asks to run code") as caught:
+    with pytest.raises(ModelError, match="asks to run code") as error:
         refuse_foreign_code(tmp_path)
-    assert caught.value.values["path"] == path
+    assert error.value.values["path"] == path
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_what_names_other_code_is_refused(tmp_path: Path, name: str, value: obje
 )
 def test_options_that_are_not_known_are_refused(tmp_path: Path, name: str, value: object) -> None:
     path = write(tmp_path, name, value)
-    with pytest.raises(ModelError, match="not known to be harmless") as caught:
+    with pytest.raises(ModelError, match="not known to be harmless") as error:
         refuse_foreign_code(tmp_path)
-    assert caught.value.values["path"] == path
+    assert error.value.values["path"] == path
 
 
 def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     refuse_foreign_code(model)
     for place in (model / "sub", model / "deep" / "sub"):
         place.symlink_to(other, target_is_directory=True)
-        with pytest.raises(ModelError, match="is a link to a folder") as caught:
+        with pytest.raises(ModelError, match="is a link to a folder") as error:
             refuse_foreign_code(model)
-        assert caught.value.values["path"] == place
+        assert error.value.values["path"] == place
         place.unlink()
     (model / "tokenizer_config.json").symlink_to(other / "config.json")
     with pytest.raises(ModelError, match="asks to run code"):

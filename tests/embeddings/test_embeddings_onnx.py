@@ -33,12 +33,12 @@ def test_a_model_below_onnx_gives_the_same_vectors(models_dir, tmp_path: Path) -
     for name in ("tokenizer.json", "config.json", "tokenizer_config.json"):
         shutil.copy(good / name, folder)
     shutil.copy(good / "model.onnx", folder / "onnx" / "model_quantized.onnx")
-    copied, original = OnnxEmbedder(folder), OnnxEmbedder(good)
+    copy, original = OnnxEmbedder(folder), OnnxEmbedder(good)
     np.testing.assert_array_equal(
-        copied.embed_queries(["an immune system"]), original.embed_queries(["an immune system"])
+        copy.embed_queries(["an immune system"]), original.embed_queries(["an immune system"])
     )
-    assert copied.dimension == 384
-    assert copied.fingerprint.split()[1] == original.fingerprint.split()[1]
+    assert copy.dimension == 384
+    assert copy.fingerprint.split()[1] == original.fingerprint.split()[1]
 
 
 def test_the_end_beyond_the_window_is_cut(models_dir) -> None:
@@ -51,9 +51,9 @@ def test_the_end_beyond_the_window_is_cut(models_dir) -> None:
 def test_a_given_hash_replaces_the_reading(models_dir) -> None:
     folder = models_dir("bge-small-en-v1.5-int8")
     published = "68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743"
-    given = OnnxEmbedder(folder, weights_sha256=published)
-    assert given.fingerprint == OnnxEmbedder(folder).fingerprint
-    assert given.fingerprint != OnnxEmbedder(folder, weights_sha256="0" * 64).fingerprint
+    embedder = OnnxEmbedder(folder, weights_sha256=published)
+    assert embedder.fingerprint == OnnxEmbedder(folder).fingerprint
+    assert embedder.fingerprint != OnnxEmbedder(folder, weights_sha256="0" * 64).fingerprint
 
 
 def test_a_cross_encoder_is_no_embedding_model(models_dir) -> None:

@@ -51,13 +51,13 @@ def test_a_read_only_or_damaged_cache_is_no_error(models_dir, tmp_path: Path) ->
     np.testing.assert_array_equal(blocked.embed_queries(["a question"]), expected)
 
     UniversalSentenceEncoder(folder, cache_dir=tmp_path / "cache")
-    (kept,) = (tmp_path / "cache").iterdir()
-    whole = kept.read_bytes()
+    (file,) = (tmp_path / "cache").iterdir()
+    whole = file.read_bytes()
     for damaged in (b"", b"PK\x03\x04 cut off", b"\x93NUMPY", whole[:1000]):
-        kept.write_bytes(damaged)
+        file.write_bytes(damaged)
         again = UniversalSentenceEncoder(folder, cache_dir=tmp_path / "cache")
         np.testing.assert_array_equal(again.embed_queries(["a question"]), expected)
-        assert kept.read_bytes() == whole
+        assert file.read_bytes() == whole
 
 
 def test_text_of_any_length_is_read_to_its_end(models_dir) -> None:
@@ -106,7 +106,7 @@ heavy = {"torch", "transformers", "sentence_transformers", "onnx", "onnxruntime_
 print(sorted(heavy & set(sys.modules)))
 """
     folders = [models_dir("use-multilingual-v3"), models_dir("bge-small-en-v1.5-int8"), tmp_path]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program, *map(str, folders)],
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -114,4 +114,4 @@ print(sorted(heavy & set(sys.modules)))
         timeout=120,
         check=True,
     )
-    assert done.stdout.strip() == "[]"
+    assert result.stdout.strip() == "[]"

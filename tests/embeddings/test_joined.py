@@ -52,10 +52,10 @@ def both() -> tuple[JoinedEmbedder, Counting, Counting]:
 def test_an_inner_product_is_the_weighted_mean_of_both_models_cosines(
     both: tuple[JoinedEmbedder, Counting, Counting],
 ) -> None:
-    joined, first, _ = both
+    embedder, first, _ = both
     question = "When is the deposit due?"
-    passages, queries = joined.embed_documents([ENGLISH]), joined.embed_queries([question])
-    assert passages.shape == queries.shape == (1, joined.dimension) == (1, 4)
+    passages, queries = embedder.embed_documents([ENGLISH]), embedder.embed_queries([question])
+    assert passages.shape == queries.shape == (1, embedder.dimension) == (1, 4)
     assert passages.dtype == queries.dtype == np.float32
     own = float(first.embed_documents([ENGLISH])[0] @ first.embed_queries([question])[0])
     assert passages[0] @ queries[0] == pytest.approx((own + WEIGHT * own) / (1 + WEIGHT), rel=1e-5)
@@ -65,35 +65,35 @@ def test_an_inner_product_is_the_weighted_mean_of_both_models_cosines(
 def test_another_language_is_left_to_the_model_of_many(
     both: tuple[JoinedEmbedder, Counting, Counting],
 ) -> None:
-    joined, first, second = both
+    embedder, first, second = both
     counts: list[int] = []
-    passages = joined.embed_documents([CHINESE, ENGLISH], counts.append)
-    query = joined.embed_queries(["押金什么时候付？"])[0]
+    passages = embedder.embed_documents([CHINESE, ENGLISH], counts.append)
+    query = embedder.embed_queries(["押金什么时候付？"])[0]
     assert second.texts == ["", ENGLISH]  # its part for what it does not serve
-    joined.embed_documents([CHINESE])
+    embedder.embed_documents([CHINESE])
     assert second.texts == ["", ENGLISH], "which is asked for once"
     assert sum(counts) == 2
     # To a Chinese question passages stand in the order that the first model gives them.
     own = first.embed_documents([CHINESE, ENGLISH]) @ first.embed_queries(["押金什么时候付？"])[0]
     assert passages @ query == pytest.approx(own / np.sqrt(1 + WEIGHT), rel=1e-5)
-    assert joined.embed_documents([]).shape == joined.embed_queries([]).shape == (0, 4)
+    assert embedder.embed_documents([]).shape == embedder.embed_queries([]).shape == (0, 4)
 
 
 def test_a_model_of_which_nobody_says_the_languages_serves_all() -> None:
     first, second = Counting("first"), Counting("second")
-    joined = JoinedEmbedder("first+second", first, second, languages=())
-    joined.embed_documents([CHINESE, ENGLISH])
+    embedder = JoinedEmbedder("first+second", first, second, languages=())
+    embedder.embed_documents([CHINESE, ENGLISH])
     assert second.texts == [CHINESE, ENGLISH]
 
 
 def test_what_compares_sentences_takes_the_first_model_alone(
     both: tuple[JoinedEmbedder, Counting, Counting],
 ) -> None:
-    joined, first, _ = both
-    assert general(joined) is first
+    embedder, first, _ = both
+    assert general(embedder) is first
     assert general(first) is first
-    assert joined.count_tokens(["two words"]) == [2]
-    assert joined.max_tokens == 7
+    assert embedder.count_tokens(["two words"]) == [2]
+    assert embedder.max_tokens == 7
 
 
 def test_each_model_and_the_weight_are_in_the_fingerprint() -> None:
@@ -114,8 +114,8 @@ def test_two_names_with_a_plus_between_are_both_models(
     name = "use-multilingual-v3+bge-small-en-v1.5-int8"
     assert models.knows(name)
     assert not models.knows("use-multilingual-v3+elsewhere/x")
-    both = Settings(embedding=EmbeddingSettings(model=name))
-    embedder: Embedder = factory.make_embedder(both, models)
+    settings = Settings(embedding=EmbeddingSettings(model=name))
+    embedder: Embedder = factory.make_embedder(settings, models)
     assert isinstance(embedder, JoinedEmbedder)
     assert embedder.dimension == 512 + 384
     question = embedder.embed_queries(["who can I ring when everything is down?"])[0]

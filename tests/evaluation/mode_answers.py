@@ -13,8 +13,8 @@ REFUSAL = "The documents do not contain the answer to this question."
 
 
 def standard(text: str, *, grounded: bool = True, seconds: float = 2.0) -> Answer:
-    cited = (Citation(1, 7, "mill.pdf", 3, "The mill has two floors."),) if grounded else ()
-    return answer(text, cited, grounded=grounded, seconds=seconds)
+    citations = (Citation(1, 7, "mill.pdf", 3, "The mill has two floors."),) if grounded else ()
+    return answer(text, citations, grounded=grounded, seconds=seconds)
 
 
 def self_rag(
@@ -41,9 +41,9 @@ def self_rag(
         Step("relevance", {"passage": 1, "relevant": True}, 0.9, 2.0),
         Step("write", {"passages": 1}, None, 3.0),
     )
-    cited = (Citation(1, 7, "mill.pdf", 3, "The mill has two floors."),) if used else ()
+    citations = (Citation(1, 7, "mill.pdf", 3, "The mill has two floors."),) if used else ()
     return answer(
-        text, cited, support, grounded=used, trace=trace, seconds=seconds, metrics=metrics
+        text, citations, support, grounded=used, trace=trace, seconds=seconds, metrics=metrics
     )
 
 
@@ -63,10 +63,10 @@ def compared(
     question: str = "How many floors does the mill have?",
     language: str = "en",
 ) -> Compared[Verdict]:
-    asked = ComparedQuestion(question, reference, answerable)
-    judged = verdicts(*(probabilities or (0.5,) * 4))
+    entry = ComparedQuestion(question, reference, answerable)
+    judgements = verdicts(*(probabilities or (0.5,) * 4))
     ways = tuple(way(answer) for answer in (first, second))
-    return Compared(asked, language, ways, judged, 0.5)  # type: ignore[arg-type]
+    return Compared(entry, language, ways, judgements, 0.5)  # type: ignore[arg-type]
 
 
 def way(answer: Answer) -> Output:

@@ -25,11 +25,11 @@ def write_set(folder: Path, *, key: str = "id", qrels: str = "q1\tp1\t1\nq2\tp2\
 
 @pytest.mark.parametrize("key", ["id", "_id"])
 def test_a_set_is_read(tmp_path: Path, key: str) -> None:
-    found = read_retrieval_set(write_set(tmp_path / "sea", key=key))
-    assert found.name == "sea"
-    assert found.corpus == {"p1": "Tides\nThe moon pulls\u2028the sea.", "p2": "潮汐"}
-    assert found.queries == {"q1": "why tides?", "q2": "潮汐？"}
-    assert found.qrels == {"q1": {"p1": 1}, "q2": {"p2": 2}}
+    retrieval_set = read_retrieval_set(write_set(tmp_path / "sea", key=key))
+    assert retrieval_set.name == "sea"
+    assert retrieval_set.corpus == {"p1": "Tides\nThe moon pulls\u2028the sea.", "p2": "潮汐"}
+    assert retrieval_set.queries == {"q1": "why tides?", "q2": "潮汐？"}
+    assert retrieval_set.qrels == {"q1": {"p1": 1}, "q2": {"p2": 2}}
 
 
 def test_the_layout_of_beir_itself(tmp_path: Path) -> None:
@@ -59,9 +59,9 @@ def test_a_sample_is_spread_over_all_questions(tmp_path: Path) -> None:
     rows = [json.dumps({"id": f"q{number}", "text": "tides"}) for number in range(10)]
     (folder / "queries.jsonl").write_text("\n".join(rows))
     (folder / "qrels.tsv").write_text("".join(f"q{n}\tp1\t1\n" for n in range(10)))
-    found = read_retrieval_set(folder)
-    assert list(found.sample(4).qrels) == ["q0", "q2", "q5", "q7"]
-    assert found.sample(99).qrels == found.qrels
+    retrieval_set = read_retrieval_set(folder)
+    assert list(retrieval_set.sample(4).qrels) == ["q0", "q2", "q5", "q7"]
+    assert retrieval_set.sample(99).qrels == retrieval_set.qrels
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,6 @@ def test_what_is_wrong_is_named(
         (folder / file).unlink()
     else:
         (folder / file).write_bytes(content)
-    with pytest.raises(UsageError, match=message) as caught:
+    with pytest.raises(UsageError, match=message) as error:
         read_retrieval_set(folder)
-    assert caught.value.hint
+    assert error.value.hint

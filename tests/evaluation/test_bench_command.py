@@ -50,19 +50,19 @@ def run(*arguments: object) -> Result:
 def test_json_has_every_run_with_every_number(sea: Path) -> None:
     report = json.loads(run(sea, "--json").stdout)
     assert (report["passages"], report["queries"]) == (4, 4)
-    assert [each["name"] for each in report["runs"]] == [
+    assert [record["name"] for record in report["runs"]] == [
         "keyword",
         "dense",
         "rrf",
         "linear",
         "default",
     ]
-    for each in report["runs"]:
-        assert set(each) == {"name", *METRICS, "intervals", "p50_ms", "p95_ms"}
-        assert 0 < each["p50_ms"] <= each["p95_ms"]
+    for entry in report["runs"]:
+        assert set(entry) == {"name", *METRICS, "intervals", "p50_ms", "p95_ms"}
+        assert 0 < entry["p50_ms"] <= entry["p95_ms"]
         for metric in METRICS:
-            low, high = each["intervals"][metric]
-            assert 0 <= low <= each[metric] <= high <= 1
+            low, high = entry["intervals"][metric]
+            assert 0 <= low <= entry[metric] <= high <= 1
     assert report["runs"][-1]["nDCG@10"] == 1
 
 
@@ -75,7 +75,7 @@ def test_the_table_and_the_picture(sea: Path, tmp_path: Path) -> None:
 
 def test_a_reranker_stands_beside_what_it_reranked(sea: Path) -> None:
     report = json.loads(run(sea, "--rerank", "keyword", "--json").stdout)
-    assert [each["name"] for each in report["runs"]] == ["default", "default+keyword"]
+    assert [record["name"] for record in report["runs"]] == ["default", "default+keyword"]
 
 
 def test_fewer_questions_and_those_of_another_set(sea: Path, tmp_path: Path) -> None:
@@ -99,14 +99,17 @@ def test_several_sets_are_one_library(sea: Path, tmp_path: Path) -> None:
     assert (report["set"], report["passages"], report["queries"]) == ("sea + land", 5, 5)
     alone = json.loads(run(sea, "--run", "keyword", "--json").stdout)["runs"][0]
     first, second = report["sets"]
-    assert [(each["set"], each["queries"]) for each in (first, second)] == [("sea", 4), ("land", 1)]
+    assert [(table["set"], table["queries"]) for table in (first, second)] == [
+        ("sea", 4),
+        ("land", 1),
+    ]
     # A passage of the other set takes the first place for one of the four.
     assert first["runs"][0]["R@1"] == alone["R@1"] - 1 / 4
     assert second["runs"][0]["nDCG@10"] == 1
     total = 4 * first["runs"][0]["nDCG@10"] + second["runs"][0]["nDCG@10"]
     assert report["runs"][0]["nDCG@10"] == pytest.approx(total / 5)
-    shown = run(sea, land, "--run", "keyword").stdout
-    assert "land: 5 passages, 1 questions" in shown
+    output = run(sea, land, "--run", "keyword").stdout
+    assert "land: 5 passages, 1 questions" in output
     with pytest.raises(UsageError, match="several without --queries-from"):
         run(sea, land, "--queries-from", sea)
 
@@ -148,11 +151,11 @@ def test_what_a_large_library_loses_is_shown(own: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("localrag.evaluator.retrieval.RESCORED", (150, 250))
     report = json.loads(run("--exact", "--library", own, "--queries", 20, "--json").stdout)
     assert not report["exact"]
-    assert [each["rescored"] for each in report["runs"]] == [0, 100, 150, 250]
-    shares = [each["R@100"] for each in report["runs"]]
+    assert [record["rescored"] for record in report["runs"]] == [0, 100, 150, 250]
+    shares = [record["R@100"] for record in report["runs"]]
     assert shares[0] == shares[3] == 1
     assert 0 < shares[1] < 1
-    assert all(0 < each["p50_ms"] <= each["p95_ms"] for each in report["runs"])
+    assert all(0 < record["p50_ms"] <= record["p95_ms"] for record in report["runs"])
     assert "retrieval.rescored" in run("--exact", "--library", own, "--queries", 5).output
 
 

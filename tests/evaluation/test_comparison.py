@@ -62,9 +62,9 @@ class Answering:
     def __call__(self, question: str, contexts: Sequence[ScoredChunk]) -> Answer:
         self.calls.append([context.chunk.id for context in contexts])
         first = contexts[0]
-        cited = (Citation(1, first.chunk.id, first.source, 1, first.chunk.text),)
+        citations = (Citation(1, first.chunk.id, first.source, 1, first.chunk.text),)
         text = f"{first.chunk.text[:60]} [1]"
-        return answer(text, cited, question=question, contexts=tuple(contexts), seconds=1.5)
+        return answer(text, citations, question=question, contexts=tuple(contexts), seconds=1.5)
 
 
 def render_page(comparison: Comparison[Graded]) -> str:
@@ -83,7 +83,7 @@ def run(
 ) -> tuple[Comparison[Graded], Answering, list[str]]:
     write, searches = Answering(), list[str]()
     choices = ("是", "否") if "？" in question else ("Yes", "No")
-    llm = ScriptedLLM(scores=[{choices[0]: one, choices[1]: 1 - one} for one in scores])
+    llm = ScriptedLLM(scores=[{choices[0]: score, choices[1]: 1 - score} for score in scores])
 
     def search(_: str) -> list[ScoredChunk]:
         searches.append(question)
@@ -106,16 +106,16 @@ def run(
 def test_one_search_serves_all_ways_and_ranks_before_and_after_are_kept() -> None:
     comparison, write, searches = run()
     assert len(searches) == 1
-    (one,) = comparison.questions
-    before = {way.name: [placed.before for placed in way.passages] for way in one.ways}
+    (question,) = comparison.questions
+    before = {way.name: [placed.before for placed in way.passages] for way in question.ways}
     assert before == {"none": [1, 2], "keyword": [1, 2], "llm": [4, 3]}
-    assert [way.answer.text for way in one.ways] == [
+    assert [way.answer.text for way in question.ways] == [
         "Tea is grown on hills. [1]",
         "Tea is grown on hills. [1]",
         "Backpropagation became known in 1986. [1]",
     ]
     assert write.calls == [[1, 2], [4, 3]], "the same passages are not answered from twice"
-    assert [way.same_answer_as for way in one.ways] == [None, "none", None]
+    assert [way.same_answer_as for way in question.ways] == [None, "none", None]
     assert verdict(comparison) == ""
 
 
@@ -123,9 +123,9 @@ def test_with_a_reference_the_ways_are_graded_in_the_language_of_the_question() 
     # Passage 1 does not hold the answer, 2 does; the answer; passages 4 and 3 do not; the answer.
     comparison, _, _ = run((0.1, 0.9, 0.2, 0.3, 0.1, 0.1, 0.6, 0.7), "In 1986.")
     grades = comparison.questions[0].found
-    assert [one.rank for one in grades] == [2, 2, None]
-    assert [one.agrees for one in grades] == [0.2, 0.2, 0.6]
-    assert [one.complete for one in grades] == [0.3, 0.3, 0.7]
+    assert [grade.rank for grade in grades] == [2, 2, None]
+    assert [grade.agrees for grade in grades] == [0.2, 0.2, 0.6]
+    assert [grade.complete for grade in grades] == [0.3, 0.3, 0.7]
     assert "Overall: best: llm" in verdict(comparison)
     question = "感知机是哪一年提出的？"
     comparison, _, _ = run((0.1, 0.9, 0.2, 0.3, 0.1, 0.1, 0.6, 0.7), "1986年", question=question)
@@ -137,8 +137,8 @@ def test_with_a_reference_the_ways_are_graded_in_the_language_of_the_question() 
 def test_the_page_shows_ways_ranks_and_the_verdict() -> None:
     comparison, _, _ = run((0.9,) * 8, "In 1958.")
     page = Page(render_page(comparison))
-    for shown in ("none", "keyword", "llm", "▲3", "▲1", "Overall: ", "In 1958.", "ai.pdf, p. 4"):
-        assert shown in page.text
+    for text in ("none", "keyword", "llm", "▲3", "▲1", "Overall: ", "In 1958.", "ai.pdf, p. 4"):
+        assert text in page.text
     assert "$" not in page.text
 
 

@@ -24,17 +24,17 @@ def passage(number: int) -> ScoredChunk:
 
 
 def yes(*probabilities: float) -> list[dict[str, float]]:
-    return [{"Yes": one, "No": 1 - one} for one in probabilities]
+    return [{"Yes": probability, "No": 1 - probability} for probability in probabilities]
 
 
 def judged(
     judge: ReferenceJudge, ways: Sequence[tuple[str, Sequence[int], str]]
 ) -> tuple[Graded, ...]:
-    given = []
+    outputs = []
     for name, numbers, text in ways:
         placed = tuple(Ranked(passage(number), number) for number in numbers)
-        given.append(Output(name, answer(text, question=QUESTION), 1.0, placed))
-    return judge(ComparedQuestion(QUESTION, REFERENCE), "en", given)
+        outputs.append(Output(name, answer(text, question=QUESTION), 1.0, placed))
+    return judge(ComparedQuestion(QUESTION, REFERENCE), "en", outputs)
 
 
 def test_each_passage_and_each_answer_is_graded_once() -> None:
@@ -70,10 +70,10 @@ def test_a_refusal_is_graded_without_the_model() -> None:
 def test_without_logits_what_cannot_be_read_is_left_out() -> None:
     llm = ScriptedLLM([*["maybe"] * ATTEMPTS, '{"answer": "Yes"}', *["cannot tell"] * ATTEMPTS])
     judge = ReferenceJudge(llm, WrittenChooser(llm))
-    (found,) = judged(judge, [("none", [1], "In 1958.")])
-    assert found == Graded("none", None, 1.0, None, 1.0)
-    assert found.worth == 1.0
-    assert "Completeness, all of the reference answer: none ?" in graded([found], "en")
+    (grade,) = judged(judge, [("none", [1], "In 1958.")])
+    assert grade == Graded("none", None, 1.0, None, 1.0)
+    assert grade.worth == 1.0
+    assert "Completeness, all of the reference answer: none ?" in graded([grade], "en")
 
 
 def test_what_does_not_fit_is_refused() -> None:

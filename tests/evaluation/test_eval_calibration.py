@@ -66,10 +66,10 @@ class Right(JudgingLLM):
         system, task = messages[0].content, messages[1].content
         label = next(
             label
-            for kind, text, asked, label in self.known
+            for kind, text, mark, label in self.known
             if system.endswith("\n" + text)
             and (kind == "evasive") == (choices == ("B", "A"))
-            and (kind == "evasive" or asked in task)
+            and (kind == "evasive" or mark in task)
         )
         if self.generator.random() < self.wrong:
             label = not label
@@ -84,21 +84,21 @@ def graded(judge: Judge) -> calibration.Trust:
 def test_a_good_judge_is_trusted_and_a_coin_is_not() -> None:
     model = Right()
     trust = graded(judge_of(model))
-    for one in trust.metrics:
-        assert (one.accuracy, one.kappa, one.unreadable) == (1.0, 1.0, 0)
-        assert one.calibration_error == pytest.approx(0.2)
-        assert set(one.by_kind.values()) == {1.0}
-        assert one.trusted or one.metric == "answer_relevancy"
+    for metric in trust.metrics:
+        assert (metric.accuracy, metric.kappa, metric.unreadable) == (1.0, 1.0, 0)
+        assert metric.calibration_error == pytest.approx(0.2)
+        assert set(metric.by_kind.values()) == {1.0}
+        assert metric.trusted or metric.metric == "answer_relevancy"
     coin = Right(wrong=0.5)
-    for one in graded(judge_of(coin)).metrics:
-        assert one.kappa < 0.4
-        assert not one.trusted
-        assert one.kappa_interval[0] <= one.kappa <= one.kappa_interval[1]
+    for metric in graded(judge_of(coin)).metrics:
+        assert metric.kappa < 0.4
+        assert not metric.trusted
+        assert metric.kappa_interval[0] <= metric.kappa <= metric.kappa_interval[1]
 
 
 def test_the_order_of_answers_is_measured_for_relevancy_alone() -> None:
     model = Right()
-    by_name = {one.metric: one for one in graded(judge_of(model)).metrics}
+    by_name = {metric.metric: metric for metric in graded(judge_of(model)).metrics}
     relevancy = by_name["answer_relevancy"]
     assert relevancy.ordering is not None
     assert relevancy.ordering > 0.5
@@ -108,11 +108,11 @@ def test_the_order_of_answers_is_measured_for_relevancy_alone() -> None:
 def test_unreadable_verdicts_count_against_the_judge() -> None:
     model = JudgingLLM(unreadable="")  # no verdict can be read
     trust = graded(Judge(model, WrittenChooser(model), reasons=False))
-    for one in trust.metrics:
-        assert one.unreadable == one.items
-        assert one.accuracy == 0.0
-        assert one.calibration_error is None
-        assert not one.trusted
+    for metric in trust.metrics:
+        assert metric.unreadable == metric.items
+        assert metric.accuracy == 0.0
+        assert metric.calibration_error is None
+        assert not metric.trusted
 
 
 def test_a_calibration_is_kept_for_its_judge(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_a_calibration_is_kept_for_its_judge(tmp_path: Path) -> None:
     assert calibration.load_trust("other", tmp_path) is None
     assert trust.of("citation_recall") == trust.of("faithfulness")
     assert trust.of("f1") is None
-    one, other = calibration.trust_key("a", "e"), calibration.trust_key("b", "e")
-    assert one != other
+    key, other = calibration.trust_key("a", "e"), calibration.trust_key("b", "e")
+    assert key != other
 
 
 @pytest.mark.models("use-multilingual-v3")
@@ -139,10 +139,10 @@ def test_the_starter_judge_comes_calibrated(
         calibration.trust_key(fingerprint, embedder.fingerprint), tmp_path
     )
     assert trust is not None
-    kept = list((Path(calibration.__file__).parent / "gold").glob("trust-*.json"))
-    assert len(kept) == 1, "an old one is of no use"
-    assert [one.metric for one in trust.metrics if not one.trusted] == ["faithfulness"]
-    assert all(one.unreadable == 0 for one in trust.metrics)
+    files = list((Path(calibration.__file__).parent / "gold").glob("trust-*.json"))
+    assert len(files) == 1, "an old one is of no use"
+    assert [metric.metric for metric in trust.metrics if not metric.trusted] == ["faithfulness"]
+    assert all(metric.unreadable == 0 for metric in trust.metrics)
 
 
 def test_a_damaged_calibration_is_named(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_part_is_taken_evenly(tmp_path: Path) -> None:
     path = tmp_path / "set.jsonl"
     path.write_text("\n".join(json.dumps({"question": str(n)}) for n in range(10)), "utf-8")
     samples = read_dataset(path)
-    assert [one.question for one in evenly(samples, 5)] == ["0", "2", "4", "6", "8"]
+    assert [sample.question for sample in evenly(samples, 5)] == ["0", "2", "4", "6", "8"]
     assert evenly(samples, None) == evenly(samples, 10) == samples
 
 

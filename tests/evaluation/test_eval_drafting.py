@@ -49,13 +49,13 @@ def drafts(
 def test_a_draft_keeps_its_page_and_can_be_evaluated(tmp_path) -> None:  # type: ignore[no-untyped-def]
     good = reply("When was the Thorn mill built?", "The Thorn mill was built in 1820.")
     zh = reply("白鹤滩湖的观鸟站在哪里？", "观鸟站在湖的北岸。")
-    found = drafts(ScriptedLLM([good, zh], [YES, YES]), [MILL, LAKE], 2)
-    assert [(one.language, one.answerable, one.passage.first_page) for one in found] == [
+    items = drafts(ScriptedLLM([good, zh], [YES, YES]), [MILL, LAKE], 2)
+    assert [(item.language, item.answerable, item.passage.first_page) for item in items] == [
         ("en", True, 3),
         ("zh", True, 1),
     ]
     path = tmp_path / "set.jsonl"
-    path.write_text("\n".join(json.dumps(one.row()) for one in found), "utf-8")
+    path.write_text("\n".join(json.dumps(item.row()) for item in items), "utf-8")
     samples = read_dataset(path)
     assert samples[0].reference == "The Thorn mill was built in 1820."
     assert (samples[0].source, samples[0].page, samples[0].answerable) == ("mill.pdf", 3, True)
@@ -79,19 +79,19 @@ def test_a_bad_draft_is_dropped(text: str, score: dict[str, float]) -> None:
 
 def test_an_unanswerable_question_must_be_found_nowhere() -> None:
     question = reply("Who was the last miller of the Thorn mill?")
-    (one,) = drafts(ScriptedLLM([question], [NO, NO, NO]), [MILL], 0, 1)
-    assert not one.answerable
-    assert one.row()["has_answer"] is False
-    assert one.answer == "The documents do not contain the answer to this question."
+    (item,) = drafts(ScriptedLLM([question], [NO, NO, NO]), [MILL], 0, 1)
+    assert not item.answerable
+    assert item.row()["has_answer"] is False
+    assert item.answer == "The documents do not contain the answer to this question."
     assert drafts(ScriptedLLM([question], [NO, NO, YES]), [MILL], 0, 1) == []
     assert drafts(ScriptedLLM([question], [YES]), [MILL], 0, 1) == []
 
 
 def test_a_question_about_the_prompts_example_is_dropped() -> None:
-    copied = reply("石桥磨坊的建造成本是多少？")
-    assert drafts(ScriptedLLM([copied], [NO] * 3), [LAKE], 0, 1) == []
-    copied = reply("When was the Thorn Mill built?", "每年冬天")
-    assert drafts(ScriptedLLM([copied], [YES]), [LAKE], 1) == []
+    copy = reply("石桥磨坊的建造成本是多少？")
+    assert drafts(ScriptedLLM([copy], [NO] * 3), [LAKE], 0, 1) == []
+    copy = reply("When was the Thorn Mill built?", "每年冬天")
+    assert drafts(ScriptedLLM([copy], [YES]), [LAKE], 1) == []
 
 
 def test_what_an_unanswerable_question_asks_for_changes_from_passage_to_passage() -> None:
@@ -115,7 +115,7 @@ def test_passages_too_short_or_long_are_not_asked_about() -> None:
 
 def test_every_beginning_is_spread_over_the_documents() -> None:
     passages = [Context(str(number), "a", number, number) for number in range(100)]
-    first = sorted(one.first_page for one in spread(passages)[:10])
+    first = sorted(passage.first_page for passage in spread(passages)[:10])
     assert len(set(first)) == 10
     assert max(b - a for a, b in pairwise(first)) <= 18
-    assert sorted(one.first_page for one in spread(passages)) == list(range(100))
+    assert sorted(passage.first_page for passage in spread(passages)) == list(range(100))

@@ -26,8 +26,8 @@ def reading(model: ScriptedLLM, *, reasons: bool = False) -> Judge:
 
 def test_a_sentence_of_several_claims_is_split() -> None:
     model = ScriptedLLM([said("法国位于西欧。", "法国的首都是巴黎。")])
-    found = reading(model).statements("法国在哪里？", "法国位于西欧，首都是巴黎。[1]", "zh")
-    assert found == ["法国位于西欧。", "法国的首都是巴黎。"]
+    statements = reading(model).statements("法国在哪里？", "法国位于西欧，首都是巴黎。[1]", "zh")
+    assert statements == ["法国位于西欧。", "法国的首都是巴黎。"]
     messages, options = model.history[0]
     assert options.schema is not None
     assert "[1]" not in messages[-1].content
@@ -66,8 +66,8 @@ def test_only_what_fits_is_shown_before_a_sentence() -> None:
     assert reading(model).statements("Which mill has floors?", answer, "en")[-1] == (
         "The mill has two floors."
     )
-    shown = model.history[-1][0][-1].content
-    assert "It has two floors." in shown
+    prompt = model.history[-1][0][-1].content
+    assert "It has two floors." in prompt
     assert model.count_prompt_tokens(model.history[-1][0]) < 480
 
 
@@ -102,8 +102,8 @@ def test_a_long_context_is_judged_in_parts_and_nothing_is_left_out() -> None:
     assert len(model.scored) == 3
     model = ScriptedLLM(scores=[NO] * 60, context_window=512)
     assert reading(model).supported([text], ["one"], "en")[0].verdict is False
-    read = " ".join(messages[0].content for messages, _ in model.scored)
-    assert all(f"Sentence number {n} stands" in read for n in range(sentence_count))
+    prompt = " ".join(messages[0].content for messages, _ in model.scored)
+    assert all(f"Sentence number {n} stands" in prompt for n in range(sentence_count))
     for messages, _ in model.scored:
         assert model.count_prompt_tokens(messages) <= 512
 
@@ -161,8 +161,8 @@ def test_a_context_is_useful_for_a_sentence_of_the_reference(
     scores: list[dict[str, float]], verdict: bool, asked: int
 ) -> None:
     model = ScriptedLLM(scores=scores)
-    found = reading(model).useful("Yes. It has two floors. It was built in 1820.", "text", "en")
-    assert found.verdict is verdict
+    judgement = reading(model).useful("Yes. It has two floors. It was built in 1820.", "text", "en")
+    assert judgement.verdict is verdict
     assert len(model.scored) == asked
     assert "It has two floors." in model.scored[0][0][1].content
     assert "1820" not in model.scored[0][0][1].content
@@ -176,9 +176,9 @@ def test_a_reference_of_a_word_is_asked_about_as_it_is(reference: str) -> None:
 
 
 def test_three_questions_or_none() -> None:
-    three = json.dumps({"questions": ["a?", "b?", "c?"]})
-    assert reading(ScriptedLLM([three])).questions("an answer", "en") == ["a?", "b?", "c?"]
-    assert reading(ScriptedLLM(["{", three])).questions("an answer", "en") == ["a?", "b?", "c?"]
+    reply = json.dumps({"questions": ["a?", "b?", "c?"]})
+    assert reading(ScriptedLLM([reply])).questions("an answer", "en") == ["a?", "b?", "c?"]
+    assert reading(ScriptedLLM(["{", reply])).questions("an answer", "en") == ["a?", "b?", "c?"]
     assert reading(ScriptedLLM(["{"] * ATTEMPTS)).questions("an answer", "en") is None
     assert reading(ScriptedLLM(context_window=64)).questions("an answer", "en") is None
 
@@ -190,8 +190,8 @@ def test_packing_keeps_order_and_every_character() -> None:
     texts = ["short", "One sentence. " * 10, "无" * 100, "end"]
     parts = pack(texts, 40, count)
     assert all(sum(len(piece) + 4 for piece in part) <= 40 for part in parts)
-    joined = "".join(piece for part in parts for piece in part)
-    assert joined.replace(" ", "") == "".join(texts).replace(" ", "")
+    content = "".join(piece for part in parts for piece in part)
+    assert content.replace(" ", "") == "".join(texts).replace(" ", "")
     with pytest.raises(ValueError, match="does not fit"):
         pack(["ab"], 4, count)
 

@@ -91,17 +91,17 @@ def page_rank(contexts: list[Context], source: str, page: int | None) -> float |
 
 
 def test_rank_of_the_right_page() -> None:
-    found = [
+    contexts = [
         Context("a", "other.pdf", 1, 1),
         Context("b", "/home/x/book.pdf", 3, 4),
         Context("c", "/home/x/book.pdf", 9, 9),
     ]
-    assert page_rank(found, "book.pdf", 4) == 0.5
-    assert page_rank(found, "book.pdf", 9) == pytest.approx(1 / 3)
-    assert page_rank(found, "C:\\texts\\book.pdf", None) == 0.5
-    assert page_rank(found, "book.pdf", 5) == 0.0
+    assert page_rank(contexts, "book.pdf", 4) == 0.5
+    assert page_rank(contexts, "book.pdf", 9) == pytest.approx(1 / 3)
+    assert page_rank(contexts, "C:\\texts\\book.pdf", None) == 0.5
+    assert page_rank(contexts, "book.pdf", 5) == 0.0
     assert page_rank([Context("a")], "book.pdf", 5) is None
-    assert page_rank(found, "", None) is None
+    assert page_rank(contexts, "", None) is None
 
 
 def test_kappa_is_agreement_beyond_chance() -> None:
@@ -113,8 +113,8 @@ def test_kappa_is_agreement_beyond_chance() -> None:
     assert statistics.cohens_kappa(labels, labels) == 1.0
     assert statistics.cohens_kappa(np.full(10, True), np.full(10, True)) == 0.0
 
-    def kappa(chosen: NDArray[np.intp]) -> float:
-        return statistics.cohens_kappa(verdicts[chosen], labels[chosen])
+    def kappa(indices: NDArray[np.intp]) -> float:
+        return statistics.cohens_kappa(verdicts[indices], labels[indices])
 
     low, high = statistics.resampled_interval(kappa, len(labels))
     assert low < 0.4 < high
@@ -141,9 +141,9 @@ def test_a_paired_difference_sees_what_hard_questions_hide() -> None:
     mean, low, high = statistics.paired_difference(list(hard + 0.05), list(hard))
     assert mean == pytest.approx(0.05)
     assert 0 < low <= high
-    one, other = [1.0, 0.0, 1.0, 1.0, 0.5] * 8, [0.0, 0.5, 0.5, 1.0, 0.5] * 8
-    _, low, high = statistics.paired_difference(one, other)
-    _, lower, higher = statistics.paired_difference(one, other, comparisons=10)
+    scores, rivals = [1.0, 0.0, 1.0, 1.0, 0.5] * 8, [0.0, 0.5, 0.5, 1.0, 0.5] * 8
+    _, low, high = statistics.paired_difference(scores, rivals)
+    _, lower, higher = statistics.paired_difference(scores, rivals, comparisons=10)
     assert lower < low < 0.2 < high < higher
     # The half width of 95% is 1.96 standard errors, that of 99.5% is 2.81.
     assert (higher - lower) / (high - low) == pytest.approx(2.81 / 1.96, rel=0.05)

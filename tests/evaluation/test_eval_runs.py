@@ -79,93 +79,105 @@ def scorer(model: JudgingLLM, *, reasons: bool = True) -> Scorer:
     return Scorer(Judge(model, LogitChooser(model), reasons=reasons), HashEmbedder())
 
 
-def values(scored: Scored) -> dict[str, float | None]:
-    return {name: score.value for name, score in scored.scores.items()}
+def values(scored_answer: Scored) -> dict[str, float | None]:
+    return {name: score.value for name, score in scored_answer.scores.items()}
 
 
 def test_the_worked_example_end_to_end() -> None:
-    scored = scorer(JudgingLLM()).score(FRANCE, given(FRANCE))
-    found = values(scored)
-    assert found["faithfulness"] == 0.5
-    assert found["context_recall"] == 0.5
-    assert found["context_precision"] == 0.0  # no context alone holds the whole answer
-    assert found["exact_match"] == 1.0
-    assert found["refusal"] is None
-    assert [one.judgement.reason for one in scored.evidence.statements] == ["", "not there"]
-    assert (found["citation_precision"], found["citation_recall"]) == (0.0, 0.0)
+    scored_answer = scorer(JudgingLLM()).score(FRANCE, given(FRANCE))
+    scores = values(scored_answer)
+    assert scores["faithfulness"] == 0.5
+    assert scores["context_recall"] == 0.5
+    assert scores["context_precision"] == 0.0  # no context alone holds the whole answer
+    assert scores["exact_match"] == 1.0
+    assert scores["refusal"] is None
+    assert [statement.judgement.reason for statement in scored_answer.evidence.statements] == [
+        "",
+        "not there",
+    ]
+    assert (scores["citation_precision"], scores["citation_recall"]) == (0.0, 0.0)
 
 
 def test_citations_are_judged_against_the_passages_they_name() -> None:
-    scored = scorer(JudgingLLM()).score(MILL, given(MILL))
-    found = values(scored)
-    assert found["citation_precision"] == 1.0  # [1] bears out its sentence
-    assert found["citation_recall"] == 0.5  # the second sentence cites nothing
-    assert found["refusal"] == 1.0
-    assert [one.text for one in scored.evidence.citations] == [
+    scored_answer = scorer(JudgingLLM()).score(MILL, given(MILL))
+    scores = values(scored_answer)
+    assert scores["citation_precision"] == 1.0  # [1] bears out its sentence
+    assert scores["citation_recall"] == 0.5  # the second sentence cites nothing
+    assert scores["refusal"] == 1.0
+    assert [citation.text for citation in scored_answer.evidence.citations] == [
         "The Thorn mill was built in 1820. [1]"
     ]
 
 
 def test_a_refusal_is_no_statement_and_needs_no_judge() -> None:
     model = JudgingLLM(lives=0)
-    scored = scorer(model).score(MOON, given(MOON))
-    assert {name for name, score in scored.scores.items() if score.state == "scored"} == {"refusal"}
-    assert scored.scores["refusal"].value == 1.0
+    scored_answer = scorer(model).score(MOON, given(MOON))
+    assert {name for name, score in scored_answer.scores.items() if score.state == "scored"} == {
+        "refusal"
+    }
+    assert scored_answer.scores["refusal"].value == 1.0
     answerable = Sample("4", "q", MOON.answer, MOON.contexts, (), True)
-    scored = scorer(model).score(answerable, given(answerable))
-    assert scored.scores["refusal"].value == 0.0
-    assert scored.scores["answer_relevancy"].value == 0.0
+    scored_answer = scorer(model).score(answerable, given(answerable))
+    assert scored_answer.scores["refusal"].value == 0.0
+    assert scored_answer.scores["answer_relevancy"].value == 0.0
 
 
 def test_an_evasive_answer_is_not_relevant() -> None:
     sample = Sample("1", "How many?", "I am not sure how many.", (), ("Two.",))
-    scored = scorer(JudgingLLM()).score(sample, given(sample))
-    assert scored.scores["answer_relevancy"].value == 0.0
-    assert len(scored.evidence.asked) == 3
-    assert scored.evidence.asked[0][1] > 0
+    scored_answer = scorer(JudgingLLM()).score(sample, given(sample))
+    assert scored_answer.scores["answer_relevancy"].value == 0.0
+    assert len(scored_answer.evidence.asked) == 3
+    assert scored_answer.evidence.asked[0][1] > 0
 
 
 def test_the_best_of_several_references_counts() -> None:
     sample = Sample("1", "When?", references=("In the spring of 1820", "1820", "Never"))
-    found = values(Scorer(None, None).score(sample, Response("1820.", ())))
-    assert (found["exact_match"], found["f1"]) == (1.0, 1.0)
-    found = values(Scorer(None, None).score(sample, Response("In 1820", ())))
-    assert found["exact_match"] == 0.0
-    assert found["f1"] == pytest.approx(2 / 3)  # with "1820"; with the first one 4 / 7
+    scores = values(Scorer(None, None).score(sample, Response("1820.", ())))
+    assert (scores["exact_match"], scores["f1"]) == (1.0, 1.0)
+    scores = values(Scorer(None, None).score(sample, Response("In 1820", ())))
+    assert scores["exact_match"] == 0.0
+    assert scores["f1"] == pytest.approx(2 / 3)  # with "1820"; with the first one 4 / 7
 
 
 def test_unreadable_is_counted_and_never_averaged() -> None:
     model = JudgingLLM(unreadable="巴黎")
-    written = Scorer(Judge(model, WrittenChooser(model), reasons=False), HashEmbedder())
-    run = score_answers("a", SAMPLES, [given(one) for one in SAMPLES], written, quiet, workers=3)
-    summaries = {one.name: one for one in run.summaries()}
+    scorer_ = Scorer(Judge(model, WrittenChooser(model), reasons=False), HashEmbedder())
+    run = score_answers(
+        "a", SAMPLES, [given(sample) for sample in SAMPLES], scorer_, quiet, workers=3
+    )
+    summaries = {entry.name: entry for entry in run.summaries()}
     assert summaries["faithfulness"].unreadable == 1
     assert summaries["faithfulness"].undefined == 1
     assert summaries["faithfulness"].mean == 0.5
-    assert [one.sample.id for one in run.scored] == ["1", "2", "3"]
+    assert [result.sample.id for result in run.scored] == ["1", "2", "3"]
     table = json.dumps(report_json(Report("d", "j", None, (run,))), allow_nan=False)
     assert "NaN" not in table
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_each_sample_is_scored_for_who_asked(workers: int) -> None:
-    seen = []
+    users = []
 
     def noting(*_: object) -> bool:
-        seen.append(acting.get())
+        users.append(acting.get())
         return False
 
-    written = Scorer(None, None, withheld=noting)
+    noting_scorer = Scorer(None, None, withheld=noting)
     with acting_as("ada"):
         score_answers(
-            "a", SAMPLES, [given(one) for one in SAMPLES], written, quiet, workers=workers
+            "a",
+            SAMPLES,
+            [given(sample) for sample in SAMPLES],
+            noting_scorer,
+            quiet,
+            workers=workers,
         )
-    assert seen == ["ada"] * len(SAMPLES)
+    assert users == ["ada"] * len(SAMPLES)
 
 
 def test_nothing_scored_is_none_and_not_nan() -> None:
     run = score_answers("a", [MOON], [given(MOON)], scorer(JudgingLLM()), quiet)
-    summary = next(one for one in run.summaries() if one.name == "faithfulness")
+    summary = next(entry for entry in run.summaries() if entry.name == "faithfulness")
     assert (summary.mean, summary.interval, summary.undefined) == (None, None, 1)
 
 
@@ -177,7 +189,7 @@ def test_only_wanted_metrics_and_no_judge() -> None:
 def everything(store: CallCache, model: JudgingLLM) -> dict[str, Any]:
     remembered = CachedModel(model, model, "weights", store)
     judging = Scorer(Judge(remembered, remembered.chooser), HashEmbedder())
-    run = score_answers("a", SAMPLES, [given(one) for one in SAMPLES], judging, quiet)
+    run = score_answers("a", SAMPLES, [given(sample) for sample in SAMPLES], judging, quiet)
     return report_json(Report("d", "j", None, (run,)))
 
 
@@ -254,19 +266,21 @@ def test_a_pipeline_pays_once_and_tells_what_it_took_at_first(
 ) -> None:
     monkeypatch.setattr(evaluated, "model_fingerprint", lambda settings: settings.llm.kv_type)
     model = ScriptedLLM(replies=["1820", "1821"])
-    closed: list[bool] = []
+    closings: list[bool] = []
     q8 = msgspec.convert({"llm": {"backend": "llama.cpp", "kv_type": "q8_0"}}, Settings)
     with CallCache(tmp_path / "calls.sqlite") as store:
-        found = []
+        replies = []
         for settings in (Settings(), Settings(), q8):
-            pipeline = under_test(settings, Model(model, model, lambda: closed.append(True)), store)
+            pipeline = under_test(
+                settings, Model(model, model, lambda: closings.append(True)), store
+            )
             assert pipeline.saved == 0.0
             wrapped = pipeline.model
-            found.append(("".join(wrapped.llm.stream(*asks("q"))), pipeline.saved > 0))
+            replies.append(("".join(wrapped.llm.stream(*asks("q"))), pipeline.saved > 0))
             wrapped.close()
             assert wrapped.scorer is wrapped.llm
-    assert found == [("1820", False), ("1820", True), ("1821", False)]
-    assert closed == [True] * 3
+    assert replies == [("1820", False), ("1820", True), ("1821", False)]
+    assert closings == [True] * 3
 
 
 def test_what_is_asked_twice_is_saved_once_and_only_if_it_was_computed_before(
@@ -361,23 +375,23 @@ def test_answers_come_from_the_data_set_the_store_or_the_pipeline(tmp_path: Path
         assert first[2] == Response("An answer.", (Context("found"),))
         produce_answers(samples, pipeline.produce, store, "B", quiet)
         assert len(pipeline.asked) == 4
-    scored = Scorer(None, None).score(samples[1], first[1])
-    assert scored.scores["page_reciprocal_rank"].value == 1.0
+    scored_answer = Scorer(None, None).score(samples[1], first[1])
+    assert scored_answer.scores["page_reciprocal_rank"].value == 1.0
 
 
 def test_progress_tells_the_time_left() -> None:
-    heard: list[tuple[int, int, float | None]] = []
+    calls: list[tuple[int, int, float | None]] = []
     now = iter([0.0, 4.0, 4.0, 9.0, 9.0])
-    steps = TimeLeft(4, lambda *step: heard.append(step), lambda: next(now))
+    steps = TimeLeft(4, lambda *step: calls.append(step), lambda: next(now))
     steps.done()
     steps.done()  # from the cache: says nothing about the rest
     steps.done(2.0)
     steps.done()
-    assert heard == [(0, 4, None), (1, 4, 12.0), (2, 4, 8.0), (3, 4, 3.0), (4, 4, 0.0)]
+    assert calls == [(0, 4, None), (1, 4, 12.0), (2, 4, 8.0), (3, 4, 3.0), (4, 4, 0.0)]
 
 
 def made(name: str, scores: Sequence[float | None], metric: str = "faithfulness") -> EvaluatedRun:
-    scored = tuple(
+    results = tuple(
         Scored(
             Sample(str(number), f"question {number}", answerable=True),
             Response("answer", (), 1.0 + number),
@@ -387,21 +401,21 @@ def made(name: str, scores: Sequence[float | None], metric: str = "faithfulness"
         )
         for number, value in enumerate(scores)
     )
-    return EvaluatedRun(name, scored)
+    return EvaluatedRun(name, results)
 
 
 def test_runs_within_chance_are_not_ranked() -> None:
     noisy = [0.1, 0.9, 0.4, 0.6, 0.5, 0.2, 0.8, 0.3]
-    same = made("a", noisy), made("b", [*noisy[1:], noisy[0]])
-    (one,) = differences(same)
-    assert not one.ranked
+    runs = made("a", noisy), made("b", [*noisy[1:], noisy[0]])
+    (difference,) = differences(runs)
+    assert not difference.ranked
     better = made("b", [value + 0.1 for value in noisy])
-    (one,) = differences([made("a", noisy), better])
-    assert one.ranked
-    assert (one.better, one.worse) == ("b", "a")
-    assert one.mean == pytest.approx(0.1)
-    (one,) = differences([made("a", [0.5, None, 0.5]), made("b", [0.4, 0.9, 0.4])])
-    assert one.questions == 2
+    (difference,) = differences([made("a", noisy), better])
+    assert difference.ranked
+    assert (difference.better, difference.worse) == ("b", "a")
+    assert difference.mean == pytest.approx(0.1)
+    (difference,) = differences([made("a", [0.5, None, 0.5]), made("b", [0.4, 0.9, 0.4])])
+    assert difference.questions == 2
 
 
 def test_of_several_runs_those_within_chance_are_named_together(
@@ -429,20 +443,23 @@ def test_of_several_runs_those_within_chance_are_named_together(
 
 @pytest.mark.parametrize(("questions", "ranked"), [(1, False), (5, False), (6, True)])
 def test_a_few_questions_rank_nothing_even_where_all_agree(questions: int, ranked: bool) -> None:
-    (one,) = differences([made("a", [0.2] * questions), made("b", [0.9] * questions)])
-    assert one.interval[0] > 0
-    assert one.ranked == ranked
+    (difference,) = differences([made("a", [0.2] * questions), made("b", [0.9] * questions)])
+    assert difference.interval[0] > 0
+    assert difference.ranked == ranked
 
 
 @pytest.mark.parametrize("answer", ["", " \n"])
 def test_an_empty_answer_is_a_refusal_and_no_invention(answer: str) -> None:
-    found = scorer(JudgingLLM()).score(MILL, Response(answer, MILL.contexts))
-    assert (values(found)["answer_relevancy"], values(found)["refusal"]) == (0.0, 0.0)
-    assert found.scores["faithfulness"].state == "undefined"
-    assert cause_of(found) == "refused"
-    found = scorer(JudgingLLM()).score(MOON, Response(answer, MOON.contexts))
-    assert values(found)["refusal"] == 1.0
-    assert cause_of(found) is None
+    scored_answer = scorer(JudgingLLM()).score(MILL, Response(answer, MILL.contexts))
+    assert (values(scored_answer)["answer_relevancy"], values(scored_answer)["refusal"]) == (
+        0.0,
+        0.0,
+    )
+    assert scored_answer.scores["faithfulness"].state == "undefined"
+    assert cause_of(scored_answer) == "refused"
+    scored_answer = scorer(JudgingLLM()).score(MOON, Response(answer, MOON.contexts))
+    assert values(scored_answer)["refusal"] == 1.0
+    assert cause_of(scored_answer) is None
 
 
 @pytest.mark.parametrize(
@@ -467,14 +484,14 @@ def test_an_empty_answer_is_a_refusal_and_no_invention(answer: str) -> None:
 def test_likely_causes(
     scores: dict[str, float], answerable: bool, refused: bool, cause: str | None
 ) -> None:
-    scored = Scored(
+    scored_answer = Scored(
         Sample("1", "q", answerable=answerable),
         Response("a", ()),
         {name: Score(value, "scored") for name, value in scores.items()},
         scorer(JudgingLLM()).score(MOON, given(MOON)).evidence,
         refused,
     )
-    assert cause_of(scored) == cause
+    assert cause_of(scored_answer) == cause
 
 
 def test_bad_cases_are_worst_first_with_what_was_tried() -> None:
@@ -515,7 +532,7 @@ def test_the_page_is_one_file_with_everything_in_it(
     samples = [*SAMPLES, wicked]
     judging = scorer(JudgingLLM())
     runs = tuple(
-        score_answers(name, samples, [given(one) for one in samples], judging, quiet)
+        score_answers(name, samples, [given(sample) for sample in samples], judging, quiet)
         for name in ("one <A>", "two")
     )
     text = render_page(Report("<set>", "judge", None, runs, ("two",), 3.0))
@@ -539,7 +556,7 @@ def test_time_is_plotted_where_it_is_known() -> None:
 
 def test_an_estimate_grows_with_what_there_is_to_read() -> None:
     speed = JudgeSpeed(reading=50.0, writing=10.0)
-    judged = [
+    estimates = [
         estimate_seconds(
             samples,
             speed,
@@ -550,14 +567,14 @@ def test_an_estimate_grows_with_what_there_is_to_read() -> None:
         for samples in ([MILL], [MILL, FRANCE], [Sample("1", "q")])
         for judge in (False, True)
     ]
-    one, one_judged, _, two_judged, asked, asked_judged = judged
-    assert one == 0.0
-    assert 0 < one_judged < two_judged
-    assert asked == pytest.approx((5 * 190 + 150) / 50 + 80 / 10)
-    assert asked < asked_judged
+    mill, mill_judged, _, two_judged, question_seconds, asked_judged = estimates
+    assert mill == 0.0
+    assert 0 < mill_judged < two_judged
+    assert question_seconds == pytest.approx((5 * 190 + 150) / 50 + 80 / 10)
+    assert question_seconds < asked_judged
     new = [Sample("1", "q")]
-    graded = estimate_seconds(new, speed, passages=5, graded=10, metrics=[], reasons=False)
-    assert graded == pytest.approx(asked + 10 * (190 + 90) / 50)
+    graded_seconds = estimate_seconds(new, speed, passages=5, graded=10, metrics=[], reasons=False)
+    assert graded_seconds == pytest.approx(question_seconds + 10 * (190 + 90) / 50)
     assert math.isfinite(asked_judged)
 
 
@@ -583,8 +600,8 @@ def test_a_report_in_a_terminal_of_80_columns(
     monkeypatch.setenv("COLUMNS", "80")
     runs = tuple(made(name, [0.25, 0.75, 0.5]) for name in names)
     print_report(Report("d", "", None, runs))
-    shown = capsys.readouterr().out
-    table = shown.split("Not ranked")[0]
+    output = capsys.readouterr().out
+    table = output.split("Not ranked")[0]
     assert all(len(line) <= 80 for line in table.splitlines())
     assert all(name in table for name in names)
     assert table.count("0.500 [0.25, 0.75] n=3") == len(names)
@@ -595,8 +612,8 @@ def test_a_refusal_that_may_be_right_is_no_bad_case() -> None:
     unknown = Sample("1", "Who owns the moon?")
     refusing = Response("The documents do not contain the answer to this question.", ())
     assert cause_of(Scorer(None, None).score(unknown, refusing)) is None
-    known = Sample("1", "Who owns the mill?", answerable=True)
-    assert cause_of(Scorer(None, None).score(known, refusing)) == "refused"
+    answerable_sample = Sample("1", "Who owns the mill?", answerable=True)
+    assert cause_of(Scorer(None, None).score(answerable_sample, refusing)) == "refused"
 
 
 def test_without_a_judge_the_page_tells_whether_another_search_helped() -> None:
@@ -616,7 +633,7 @@ def test_without_a_judge_the_page_tells_whether_another_search_helped() -> None:
 def test_a_context_without_a_page_has_none_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALRAG_LANG", "en")
     contexts = (Context("one", "notes.txt"), Context("two", "a.pdf", 7, 7))
-    scored = Scorer(None, None).score(Sample("1", "q"), Response("a", contexts))
-    page = render_page(Report("d", "", None, (EvaluatedRun("r", (scored,)),)))
+    scored_answer = Scorer(None, None).score(Sample("1", "q"), Response("a", contexts))
+    page = render_page(Report("d", "", None, (EvaluatedRun("r", (scored_answer,)),)))
     assert "notes.txt<" in page
     assert "a.pdf, p. 7<" in page

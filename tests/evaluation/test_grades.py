@@ -18,35 +18,41 @@ from localrag.prompts.own import Wording
 
 
 def test_the_questions_are_well_formed() -> None:
-    every = topics()
-    texts = [text.strip() for topic in every for text in topic.passages]
-    questions = [question for topic in every for question, _ in topic.questions]
+    all_topics = topics()
+    texts = [text.strip() for topic in all_topics for text in topic.passages]
+    questions = [question for topic in all_topics for question, _ in topic.questions]
     assert len(set(texts)) == len(texts) >= 70
     assert len(set(questions)) == len(questions) >= 400
-    for topic in every:
+    for topic in all_topics:
         kinds = {where for _, where in topic.questions}
         assert kinds == {"1", "2", "1+2", "-"}, topic.questions[0]
 
 
 def test_the_cases_are_balanced_by_grade_and_language() -> None:
-    found = cases()
-    assert len(found) >= 800
-    for graded in ("relevance", "answerable"):
+    graded_cases = cases()
+    assert len(graded_cases) >= 800
+    for kind in ("relevance", "answerable"):
         for language in ("en", "zh"):
-            here = [one for one in found if (one.graded, one.language) == (graded, language)]
-            assert len(here) >= 100
-            assert 0.4 < np.mean([one.holds for one in here]) < 0.6
-    kinds = Counter(one.kind for one in found)
+            subset = [
+                case for case in graded_cases if (case.graded, case.language) == (kind, language)
+            ]
+            assert len(subset) >= 100
+            assert 0.4 < np.mean([case.holds for case in subset]) < 0.6
+    kinds = Counter(case.kind for case in graded_cases)
     assert min(kinds.values()) >= 40
 
 
 def test_what_holds_an_answer_says_nothing_by_its_length() -> None:
     """A question is no longer, and begins no otherwise, where the answer is there."""
-    found = [one for one in cases() if one.graded == "relevance"]
+    graded_cases = [case for case in cases() if case.graded == "relevance"]
     for language in ("en", "zh"):
         lengths = {
             holds: np.mean(
-                [len(o.question) for o in found if (o.holds, o.language) == (holds, language)]
+                [
+                    len(o.question)
+                    for o in graded_cases
+                    if (o.holds, o.language) == (holds, language)
+                ]
             )
             for holds in (True, False)
         }
@@ -55,9 +61,9 @@ def test_what_holds_an_answer_says_nothing_by_its_length() -> None:
 
 def test_cases_with_the_same_passages_stand_together() -> None:
     """So that each set of passages is read once."""
-    found = [(one.graded, one.passages) for one in cases()]
-    changes = sum(one != other for one, other in itertools.pairwise(found))
-    assert changes + 1 == len(set(found))
+    graded_cases = [(case.graded, case.passages) for case in cases()]
+    changes = sum(case != other for case, other in itertools.pairwise(graded_cases))
+    assert changes + 1 == len(set(graded_cases))
 
 
 def test_the_fit_finds_the_curve_that_made_the_labels() -> None:
@@ -83,37 +89,40 @@ def graded(case: GradingCase, log_odds: float) -> GradedCase:
 def test_measuring_lowers_the_error_and_keeps_the_order() -> None:
     """A model that says yes too readily, as small ones do."""
     generator = np.random.default_rng(2)
-    found = [one for one in cases() if (one.graded, one.language) == ("relevance", "en")]
-    one = measured(
+    graded_cases = [case for case in cases() if (case.graded, case.language) == ("relevance", "en")]
+    measurement = measured(
         "relevance",
         "en",
-        [graded(each, 2.0 + 1.5 * each.holds + generator.normal()) for each in found],
+        [graded(case, 2.0 + 1.5 * case.holds + generator.normal()) for case in graded_cases],
     )
-    assert one.auc[0] > 0.8
-    assert one.signal
-    assert one.error_after[2] < one.error_before[1]
-    assert (one.cases, one.held) == (len(found), sum(each.holds for each in found))
+    assert measurement.auc[0] > 0.8
+    assert measurement.signal
+    assert measurement.error_after[2] < measurement.error_before[1]
+    assert (measurement.cases, measurement.held) == (
+        len(graded_cases),
+        sum(case.holds for case in graded_cases),
+    )
 
 
 def test_a_model_that_guesses_has_no_signal() -> None:
     generator = np.random.default_rng(3)
-    found = [graded(one, generator.normal()) for one in cases()]
-    assert not measuring.calibration("m", "k", found).usable
+    graded_cases = [graded(case, generator.normal()) for case in cases()]
+    assert not measuring.calibration("m", "k", graded_cases).usable
 
 
 def test_a_model_is_asked_as_when_it_answers() -> None:
     """Passages alone as Self-RAG reads them, several as standard RAG does."""
-    some = [one for one in cases() if one.topic == 0]
-    alone = next(one for one in some if one.graded == "relevance")
-    together = next(one for one in some if one.graded == "answerable")
-    scores = [dict(zip(YES_NO[one.language], (3, 1), strict=True)) for one in (alone, together)]
+    subset = [case for case in cases() if case.topic == 0]
+    alone = next(case for case in subset if case.graded == "relevance")
+    together = next(case for case in subset if case.graded == "answerable")
+    scores = [dict(zip(YES_NO[case.language], (3, 1), strict=True)) for case in (alone, together)]
     llm = ScriptedLLM([], scores)
-    done: list[None] = []
-    found = list(
-        measuring.grade([alone, together], LogitChooser(llm), Wording(), lambda: done.append(None))
+    calls: list[None] = []
+    graded_cases = list(
+        measuring.grade([alone, together], LogitChooser(llm), Wording(), lambda: calls.append(None))
     )
-    assert [one.grade for one in found] == [0.75, 0.75]
-    assert len(done) == 2
+    assert [case.grade for case in graded_cases] == [0.75, 0.75]
+    assert len(calls) == 2
     (first, _), (second, _) = llm.scored
     assert alone.passages[0] in first[0].content
     assert alone.question in first[1].content

@@ -62,8 +62,8 @@ def test_questions_of_every_kind_of_file(tmp_path: Path) -> None:
 
 def test_the_questions_of_this_project_can_be_read() -> None:
     questions = read_questions(ROOT / "data" / "val.json")
-    assert all(asked.reference for asked in questions)
-    assert {asked.answerable for asked in questions} == {True, False}
+    assert all(question.reference for question in questions)
+    assert {question.answerable for question in questions} == {True, False}
     assert "Chapter" not in questions[0].reference
 
 
@@ -81,7 +81,7 @@ def test_a_file_without_questions_is_refused(tmp_path: Path, content: bytes) -> 
 
 
 def scores(*first: float) -> list[dict[str, float]]:
-    return [{"Answer A": one, "Answer B": 1 - one} for one in first]
+    return [{"Answer A": probability, "Answer B": 1 - probability} for probability in first]
 
 
 def judged(
@@ -98,25 +98,25 @@ def judged(
 def test_a_preference_for_a_place_cancels() -> None:
     # Always A, by 9 to 1: whoever stands there.
     llm = ScriptedLLM(scores=scores(*[0.9] * 8))
-    found = judged(judge_of(llm), "Two. [1]", "Three. [2]")
-    assert [verdict.probability for verdict in found] == pytest.approx([0.5] * 4)
-    assert [verdict.better for verdict in found] == [None] * 4
-    assert [verdict.criterion for verdict in found] == list(CRITERIA)
+    verdicts = judged(judge_of(llm), "Two. [1]", "Three. [2]")
+    assert [verdict.probability for verdict in verdicts] == pytest.approx([0.5] * 4)
+    assert [verdict.better for verdict in verdicts] == [None] * 4
+    assert [verdict.criterion for verdict in verdicts] == list(CRITERIA)
     # The same log-odds for the place, and half as much for the first answer itself.
     bias, quality = 2.0, 1.0
     shown_first = 1 / (1 + 2.718281828 ** -(bias + quality))
     shown_second = 1 / (1 + 2.718281828 ** -(bias - quality))
     llm = ScriptedLLM(scores=scores(*[shown_first] * 4, *[shown_second] * 4))
-    found = judged(judge_of(llm), "Two.", "Three.")
+    verdicts = judged(judge_of(llm), "Two.", "Three.")
     expected = 1 / (1 + 2.718281828**-quality)
-    assert [verdict.probability for verdict in found] == pytest.approx([expected] * 4)
-    assert [verdict.better for verdict in found] == [0] * 4
+    assert [verdict.probability for verdict in verdicts] == pytest.approx([expected] * 4)
+    assert [verdict.better for verdict in verdicts] == [0] * 4
 
 
 def test_both_orders_are_asked_one_after_the_other() -> None:
     llm = ScriptedLLM(scores=scores(*[0.1] * 4, *[0.9] * 4))
-    found = judged(judge_of(llm), "Two. [1]", "Three. [2]", reference="It has three.")
-    assert [verdict.better for verdict in found] == [1] * 4
+    verdicts = judged(judge_of(llm), "Two. [1]", "Three. [2]", reference="It has three.")
+    assert [verdict.better for verdict in verdicts] == [1] * 4
     systems = [messages[0].content for messages, _ in llm.scored]
     assert len(set(systems)) == 2
     assert "Answer A: Two.\n\nAnswer B: Three." in systems[0]
@@ -131,19 +131,21 @@ def test_both_orders_are_asked_one_after_the_other() -> None:
 def test_answers_that_say_the_same_need_no_judge() -> None:
     llm = ScriptedLLM()
     for pair in (("Two. [1]", "Two. [2]"), (REFUSAL, "文档中没有这个问题的答案。")):
-        found = judged(judge_of(llm), *pair)
-        assert [(one.better, one.basis) for one in found] == [(None, "same answer")] * 4
+        verdicts = judged(judge_of(llm), *pair)
+        assert [(verdict.better, verdict.basis) for verdict in verdicts] == [
+            (None, "same answer")
+        ] * 4
 
 
 def test_who_refuses_rightly_is_known_without_a_judge() -> None:
     llm = ScriptedLLM(scores=scores(0.5, 0.5))
-    found = judged(judge_of(llm), REFUSAL, "It has two floors.", answerable=False)
-    assert [verdict.basis for verdict in found] == ["known"] * 3 + ["judge"]
-    assert [verdict.better for verdict in found] == [0, 0, 0, None]
+    verdicts = judged(judge_of(llm), REFUSAL, "It has two floors.", answerable=False)
+    assert [verdict.basis for verdict in verdicts] == ["known"] * 3 + ["judge"]
+    assert [verdict.better for verdict in verdicts] == [0, 0, 0, None]
     llm = ScriptedLLM(scores=scores(0.5, 0.5, 0.5, 0.5))
-    found = judged(judge_of(llm), REFUSAL, "It has two floors.", answerable=True)
-    assert [verdict.basis for verdict in found] == ["known", "judge", "known", "judge"]
-    assert [verdict.better for verdict in found] == [1, None, 1, None]
+    verdicts = judged(judge_of(llm), REFUSAL, "It has two floors.", answerable=True)
+    assert [verdict.basis for verdict in verdicts] == ["known", "judge", "known", "judge"]
+    assert [verdict.better for verdict in verdicts] == [1, None, 1, None]
 
 
 def test_without_logits_two_orders_that_agree_make_a_verdict() -> None:
@@ -151,37 +153,37 @@ def test_without_logits_two_orders_that_agree_make_a_verdict() -> None:
     as_given.append('{"answer": "Answer B"}')
     swapped = ['{"answer": "Answer B"}', "I choose answer a", "Answer B", "Answer A"]
     llm = ScriptedLLM([*as_given, *swapped])
-    found = judged(PairJudge(llm, WrittenChooser(llm)), "Two.", "Three.")
-    assert [verdict.better for verdict in found] == [0, None, None, 1]
-    assert [verdict.basis for verdict in found] == ["judge", "judge", "unreadable", "judge"]
-    assert found[1].probability == pytest.approx(0.5)
-    assert found[2].probability is None
+    verdicts = judged(PairJudge(llm, WrittenChooser(llm)), "Two.", "Three.")
+    assert [verdict.better for verdict in verdicts] == [0, None, None, 1]
+    assert [verdict.basis for verdict in verdicts] == ["judge", "judge", "unreadable", "judge"]
+    assert verdicts[1].probability == pytest.approx(0.5)
+    assert verdicts[2].probability is None
 
 
 def test_what_does_not_fit_is_said() -> None:
     llm = ScriptedLLM(context_window=200)
-    found = judged(judge_of(llm), "Two. " * 400, "Three.")
-    assert {verdict.basis for verdict in found} == {"too long"}
-    assert {verdict.probability for verdict in found} == {None}
+    verdicts = judged(judge_of(llm), "Two. " * 400, "Three.")
+    assert {verdict.basis for verdict in verdicts} == {"too long"}
+    assert {verdict.probability for verdict in verdicts} == {None}
 
 
 # -- the run --------------------------------------------------------------------------
 
 
 def test_each_question_is_answered_in_both_modes_and_comes_when_it_is_done() -> None:
-    written: list[tuple[str, str]] = []
+    calls: list[tuple[str, str]] = []
     stages: list[Stage] = []
 
     def write(mode: str, question: str) -> Answer:
-        written.append((mode, question))
+        calls.append((mode, question))
         return standard("Two.") if mode == "standard" else self_rag("Two.")
 
     judge = PairJudge(ScriptedLLM(), WrittenChooser(ScriptedLLM()))
-    asked = [asked_with("One?", ""), asked_with("二？", "Two.")]
+    questions = [asked_with("One?", ""), asked_with("二？", "Two.")]
     variants = [in_mode(mode, write) for mode in MODES]
-    run = compare(asked, variants, judge, on_stage=stages.append)
+    run = compare(questions, variants, judge, on_stage=stages.append)
     first = next(run)
-    assert written == [("standard", "One?"), ("self-rag", "One?")]
+    assert calls == [("standard", "One?"), ("self-rag", "One?")]
     second = next(run)
     assert (first.language, second.language) == ("en", "zh")
     assert second.asked.answerable is True
@@ -249,15 +251,17 @@ def four_questions() -> list[Compared[Verdict]]:
 
 def test_the_better_way_counts_honesty_first_and_criteria_then() -> None:
     questions = four_questions()
-    assert [better_way(one) for one in questions] == [1, 1, 0, 0]
-    assert [kind_of(one, 1) for one in questions] == [
+    assert [better_way(question) for question in questions] == [1, 1, 0, 0]
+    assert [kind_of(question, 1) for question in questions] == [
         "factual",
         "no answer",
         "creative",
         "factual",
     ]
-    marked = self_rag("About 300 crowns.", relevant=0, used=False)
-    invented = compared(standard("300 crowns."), marked, 0.9, 0.9, 0.9, 0.9, answerable=False)
+    self_rag_answer = self_rag("About 300 crowns.", relevant=0, used=False)
+    invented = compared(
+        standard("300 crowns."), self_rag_answer, 0.9, 0.9, 0.9, 0.9, answerable=False
+    )
     assert better_way(invented) == 1, "what is marked as not from the documents misleads less"
     assert better_way(compared(standard("a"), self_rag("b"), 0.9, 0.1, 0.5, None)) is None
 
@@ -280,11 +284,11 @@ def test_facts_add_up() -> None:
         "concision": 0,
     }
     assert facts.reasons[0]["found"] == 1
-    plain, graded = facts.ways
-    assert (plain.seconds, graded.seconds) == (2.0, 5.0)
+    plain, self_rag_way = facts.ways
+    assert (plain.seconds, self_rag_way.seconds) == (2.0, 5.0)
     assert plain.unanswerable == {"refused": 0, "without documents": 0, "from documents": 1}
-    assert graded.unanswerable["refused"] == 1
-    assert graded.f1 is not None
+    assert self_rag_way.unanswerable["refused"] == 1
+    assert self_rag_way.f1 is not None
     assert plain.f1 is not None
     decisions = facts.decisions
     assert (decisions.not_needed, decisions.not_needed_wrongly) == (1, 0)
@@ -301,7 +305,7 @@ def test_facts_add_up() -> None:
 def test_the_analysis_says_what_was_measured() -> None:
     sections = analysis(comparison(*four_questions()))
     assert len(sections) == 5
-    result, better, worse, contributed, advice = ("\n".join(one.lines) for one in sections)
+    result, better, worse, contributed, advice = ("\n".join(section.lines) for section in sections)
     assert "Better answer, by question: Self-RAG 2, the standard way 2, equal 0." in result
     assert "Self-RAG took 2.5 times as long" in result
     assert "do not answer: 1. Said so: Self-RAG 1, the standard way 0." in result
@@ -320,16 +324,16 @@ def test_the_analysis_says_what_was_measured() -> None:
 
 
 def test_the_analysis_speaks_the_language_of_the_questions() -> None:
-    one = compared(standard("两层。"), self_rag("三层。"), question="几层？", language="zh")
-    text = "\n".join(line for section in analysis(comparison(one)) for line in section.lines)
+    question = compared(standard("两层。"), self_rag("三层。"), question="几层？", language="zh")
+    text = "\n".join(line for section in analysis(comparison(question)) for line in section.lines)
     assert "按问题计，更好的回答：Self-RAG 0，标准方式 0，相当 1。" in text
     assert "没有问到" in text
     assert "the standard way" not in text
 
 
 def test_the_ways_may_come_in_the_other_order() -> None:
-    one = compared(self_rag("Three."), standard("Two."), 0.9, 0.9, 0.9, 0.9)
-    swapped = comparison(one)
+    question = compared(self_rag("Three."), standard("Two."), 0.9, 0.9, 0.9, 0.9)
+    swapped = comparison(question)
     assert swapped.variants == ("self-rag", "standard")
     text = "\n".join(line for section in analysis(swapped) for line in section.lines)
     assert "Better answer, by question: Self-RAG 1, the standard way 0, equal 0." in text
@@ -345,5 +349,7 @@ def test_decisions_in_one_line() -> None:
         "documents needed; 2 of 5 passages relevant; answers graded: 1, best score 19.0; "
         "1 of 1 sentences fully supported"
     )
-    failed = self_rag("Two.", ratings=("no support",), used=False)
-    assert decisions_line(failed).endswith("none was supported, so not from the documents")
+    unsupported_answer = self_rag("Two.", ratings=("no support",), used=False)
+    assert decisions_line(unsupported_answer).endswith(
+        "none was supported, so not from the documents"
+    )

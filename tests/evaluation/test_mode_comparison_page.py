@@ -35,7 +35,7 @@ def example() -> Comparison[Verdict]:
 
 def test_the_page_shows_answers_verdicts_decisions_and_the_analysis() -> None:
     page = Page(render_page(of_modes(example())))
-    for shown in (
+    for text in (
         "2 of 5 questions",
         "judged by small",
         "Two floors.",
@@ -50,7 +50,7 @@ def test_the_page_shows_answers_verdicts_decisions_and_the_analysis() -> None:
         "says that the documents do not contain the answer",
         "What to use when",
     ):
-        assert shown in page.text
+        assert text in page.text
     assert "$" not in page.text
     marks = [attributes for tag, attributes in page.tags if tag == "mark"]
     full = {"class": "full", "title": "fully supported"}
@@ -59,11 +59,11 @@ def test_the_page_shows_answers_verdicts_decisions_and_the_analysis() -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_escapes_everything() -> None:
-    cited = (Citation(1, 7, VICIOUS, 3, VICIOUS),)
-    first = answer(f"{VICIOUS} [1]", cited)
+    citations = (Citation(1, 7, VICIOUS, 3, VICIOUS),)
+    first = answer(f"{VICIOUS} [1]", citations)
     second = replace(self_rag(VICIOUS), trace=(Step("expand", {"passage": VICIOUS}, None, 0.0),))
-    one = compared(first, second, reference=VICIOUS, question=VICIOUS)
-    text = render_page(of_modes(replace(comparison(one), judge=VICIOUS)))
+    entry = compared(first, second, reference=VICIOUS, question=VICIOUS)
+    text = render_page(of_modes(replace(comparison(entry), judge=VICIOUS)))
     page = Page(text)
     assert not {"script", "img", "link", "iframe", "object", "form", "base"} & {
         tag for tag, _ in page.tags

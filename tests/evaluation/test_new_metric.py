@@ -53,7 +53,7 @@ def run(folder: Path, language: str, *options: str) -> str:
     program = folder / "new_metric.py"
     program.write_text(NEW, encoding="utf-8")
     arguments = ["eval", "run", str(data_set(folder)), "--no-judge", "--metric", "brevity"]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(program), *arguments, "--cache", str(folder / "cache"), *options],
         env=os.environ | {"LOCALRAG_LANG": language, "LOCALRAG_CONFIG": str(folder / "no.toml")},
         capture_output=True,
@@ -61,15 +61,20 @@ def run(folder: Path, language: str, *options: str) -> str:
         check=False,
         timeout=120,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_it_is_run_and_reported_everywhere(tmp_path: Path) -> None:
     table, page = tmp_path / "t.csv", tmp_path / "p.html"
     report = json.loads(run(tmp_path, "en", "--json", "--csv", str(table), "--html", str(page)))
-    (one,) = report["metrics"]
-    assert (one["name"], one["mean"], one["scored"], one["undefined"]) == ("brevity", 0.75, 2, 1)
+    (metric,) = report["metrics"]
+    assert (metric["name"], metric["mean"], metric["scored"], metric["undefined"]) == (
+        "brevity",
+        0.75,
+        2,
+        1,
+    )
     scores = [row["scores"]["brevity"] for row in report["runs"][0]["questions"]]
     assert scores[:2] == [{"value": 1.0, "state": "scored"}, {"value": 0.5, "state": "scored"}]
     with table.open(encoding="utf-8-sig", newline="") as file:
@@ -79,10 +84,10 @@ def test_it_is_run_and_reported_everywhere(tmp_path: Path) -> None:
 
 def test_its_reader_is_told_in_his_language(tmp_path: Path) -> None:
     page = tmp_path / "p.html"
-    shown = run(tmp_path, "zh", "--html", str(page))
-    assert "简短程度" in shown
+    output = run(tmp_path, "zh", "--html", str(page))
+    assert "简短程度" in output
     assert "简短程度" in page.read_text("utf-8")
-    assert "brevity" not in shown
+    assert "brevity" not in output
 
 
 def evaluated(folder: Path, *options: str) -> Result:
@@ -92,11 +97,11 @@ def evaluated(folder: Path, *options: str) -> Result:
 
 def test_a_former_name_is_understood_and_answered_to(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
-    done = evaluated(tmp_path, "--metric", "page_rank", "--json", "--csv", str(table))
-    assert done.exit_code == 0, done.output
-    assert "page_reciprocal_rank" in done.stderr
-    report = json.loads(done.stdout)
-    assert [one["name"] for one in report["metrics"]] == ["page_reciprocal_rank", "page_rank"]
+    result = evaluated(tmp_path, "--metric", "page_rank", "--json", "--csv", str(table))
+    assert result.exit_code == 0, result.output
+    assert "page_reciprocal_rank" in result.stderr
+    report = json.loads(result.stdout)
+    assert [metric["name"] for metric in report["metrics"]] == ["page_reciprocal_rank", "page_rank"]
     scores = report["runs"][0]["questions"][0]["scores"]
     assert scores["page_rank"] == scores["page_reciprocal_rank"]
     head = table.read_text("utf-8-sig").splitlines()[0]

@@ -82,7 +82,7 @@ def task(compare: ModuleType, folder: Path) -> Any:
         {"id": "rail#0", "document": "rail", "text": "the bridge was built by Brunel"},
     ]
     file = folder / "passages.jsonl"
-    file.write_text("".join(json.dumps(each) + "\n" for each in passages), encoding="utf-8")
+    file.write_text("".join(json.dumps(passage) + "\n" for passage in passages), encoding="utf-8")
     texts = dict.fromkeys(
         ("files", "cache", "model", "embedding", "embedding_name", "system", "prompt"), ""
     )
@@ -100,18 +100,18 @@ def task(compare: ModuleType, folder: Path) -> Any:
 
 
 def questions(compare: ModuleType) -> tuple[list[Any], list[Any]]:
-    asked = [
+    items = [
         compare.Question("1", "Who found the kettle?", ("Ada",), "tea"),
         compare.Question("2", "Who built the bridge?", ("Brunel",), "rail"),
         compare.Question("3", "Who found the bridge?", ("Eiffel",), "rail"),
     ]
-    return asked[:2], asked
+    return items[:2], items
 
 
 def test_every_library_stands_as_often_before_another_as_behind_it(compare: ModuleType) -> None:
     names = ["a", "b", "c", "d", "e"]
     runs = [
-        [each.library for each in compare.rounds(5, names, ["en"]) if each.run == run]
+        [lap.library for lap in compare.rounds(5, names, ["en"]) if lap.run == run]
         for run in range(5)
     ]
     assert all(sorted(run) == names for run in runs)
@@ -122,9 +122,9 @@ def test_every_library_stands_as_often_before_another_as_behind_it(compare: Modu
 def test_rounds_are_measured_and_gone_on_with(
     compare: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    closed = tmp_path / "closed"
-    closed.touch()
-    commands = {"one": program(tmp_path, "one"), "two": program(tmp_path, "two", closed)}
+    marker = tmp_path / "closed"
+    marker.touch()
+    commands = {"one": program(tmp_path, "one"), "two": program(tmp_path, "two", marker)}
     results = tmp_path / "results.jsonl"
 
     def measure(runs: int) -> list[dict[str, Any]]:
@@ -139,7 +139,10 @@ def test_rounds_are_measured_and_gone_on_with(
         return list(compare.read_results(results))
 
     first = measure(1)
-    assert [(each["library"], "error" in each) for each in first] == [("one", False), ("two", True)]
+    assert [(record["library"], "error" in record) for record in first] == [
+        ("one", False),
+        ("two", True),
+    ]
     assert "no such model" in first[1]["error"]
     good = first[0]
     assert good["ingest"]["passages"] == 2
@@ -151,22 +154,22 @@ def test_rounds_are_measured_and_gone_on_with(
     cold, warm = good["answer"]["answers"]
     assert (cold["cold"], warm["cold"]) == (True, False)
     assert (cold["text"], cold["exact_match"], cold["f1"]) == ("The Ada", 1.0, 1.0)
-    for each in (cold, warm):
-        assert each["found"] + 0.04 < each["first"] < each["full"] - 0.04
+    for figures in (cold, warm):
+        assert figures["found"] + 0.04 < figures["first"] < figures["full"] - 0.04
     assert cold["found"] > warm["found"]  # Python's own start is in the cold one
 
     with results.open("a", encoding="utf-8") as file:
         file.write('{"run": 1, "libra')  # killed while it wrote
-    closed.unlink()
+    marker.unlink()
     capsys.readouterr()
-    everything = measure(2)
-    said = capsys.readouterr().out
-    assert "run 0, en: one" not in said
-    done = [(each["run"], each["library"]) for each in everything if "error" not in each]
-    assert done == [(0, "one"), (0, "two"), (1, "two"), (1, "one")]
-    assert everything[-1]["answer"]["answers"][0]["question"] == "2"  # another one is cold
+    records = measure(2)
+    output = capsys.readouterr().out
+    assert "run 0, en: one" not in output
+    rounds = [(record["run"], record["library"]) for record in records if "error" not in record]
+    assert rounds == [(0, "one"), (0, "two"), (1, "two"), (1, "one")]
+    assert records[-1]["answer"]["answers"][0]["question"] == "2"  # another one is cold
 
-    table = "\n".join(compare.table_of(everything))
+    table = "\n".join(compare.table_of(records))
     assert "| | one | two |" in table
     assert "| runs | 2 | 2 |" in table
     assert "| hit@5 | 0.67 | 0.67 |" in table

@@ -56,9 +56,9 @@ def computed(text: str) -> bool:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_text_that_would_be_computed_is_marked_as_text(text: str) -> None:
-    shown = cell(text)
-    assert isinstance(shown, str)
-    assert shown.startswith("'")
+    value = cell(text)
+    assert isinstance(value, str)
+    assert value.startswith("'")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_numbers_stay_numbers() -> None:
 
 
 def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
-    scored = tuple(
+    results = tuple(
         Scored(
             Sample(text, f"{text}?", None, None, (text,)),
             Response(text, (Context(text, f"{text}.pdf", 3, 3),), 1.5),
@@ -86,11 +86,11 @@ def test_a_whole_report_is_read_back_with_nothing_to_compute() -> None:
         )
         for text in [*HOSTILE, *PARTED, 'He said "no",\nand left.']
     )
-    whole = csv_table(Report("d", "", None, (EvaluatedRun("=run", scored),))).decode("utf-8-sig")
+    whole = csv_table(Report("d", "", None, (EvaluatedRun("=run", results),))).decode("utf-8-sig")
     rows = list(csv.reader(io.StringIO(whole, newline="")))
     head, *body = rows
     assert head[-2:] == ["faithfulness", "f1"]
-    assert len(body) == len(scored)
+    assert len(body) == len(results)
     for row in body:
         assert (row[-2], row[-1], row[7]) == ("-0.25", "", "1.5")
         assert not any(map(computed, row[:7] + row[8:9]))
@@ -131,5 +131,5 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
         (row,) = csv.DictReader(file)
     assert (row["question"], row["answer"], row["f1"]) == ("'=1+1 是什么？", "'@x", "0.0")
     arguments[-1] = str(tmp_path / "none" / "t.csv")
-    refused = CliRunner().invoke(cli, [*arguments, "--cache", str(tmp_path / "cache")])
-    assert "cannot be written" in str(refused.exception)
+    output = CliRunner().invoke(cli, [*arguments, "--cache", str(tmp_path / "cache")])
+    assert "cannot be written" in str(output.exception)

@@ -39,16 +39,16 @@ class ByWord:
 
 
 def test_an_unanswered_question_counts_as_zero() -> None:
-    told: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
     run = run_retriever(
         "x",
         ByWord(),
         SEA,
         list(SEA.corpus),
         CachedQueries(HashEmbedder()),
-        lambda done, asked: told.append((done, asked)),
+        lambda count, total: steps.append((count, total)),
     )
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert steps == [(1, 3), (2, 3), (3, 3)]
     assert run.scores["nDCG@10"].tolist() == [1.0, 0.0, 1.0]
     assert run.mean("R@10") == pytest.approx(2 / 3)
     assert run.seconds.shape == (3,)

@@ -30,9 +30,9 @@ TREC_NAMES = {
 
 def test_ndcg_by_hand() -> None:
     grades = {"a": 3, "b": 1, "c": 2}
-    found = 1 / 1 + 3 / math.log2(4)
+    gain = 1 / 1 + 3 / math.log2(4)
     best = 3 / 1 + 2 / math.log2(3) + 1 / math.log2(4)
-    assert ndcg(["b", "x", "a"], grades, k=10) == pytest.approx(found / best)
+    assert ndcg(["b", "x", "a"], grades, k=10) == pytest.approx(gain / best)
     assert ndcg(["b", "x", "a"], grades, k=2) == pytest.approx(1 / (3 + 2 / math.log2(3)))
     assert ndcg(["a", "c", "b"], grades, k=10) == 1.0
 
@@ -63,27 +63,27 @@ def test_agreement_with_trec_eval_on_random_runs_with_ties(seed: int) -> None:
     qrels, run = {}, {}
     for number in range(40):
         query = f"q{number}"
-        judged = chance.sample(names, chance.randint(1, 30))
-        qrels[query] = {passage: chance.choice([-1, 0, 1, 1, 2, 3]) for passage in judged}
-        qrels[query][judged[0]] = 1
-        found = chance.sample(names, chance.randint(1, 250))
-        run[query] = {passage: float(chance.randint(0, 9)) for passage in found}
+        judged_passages = chance.sample(names, chance.randint(1, 30))
+        qrels[query] = {passage: chance.choice([-1, 0, 1, 1, 2, 3]) for passage in judged_passages}
+        qrels[query][judged_passages[0]] = 1
+        passages = chance.sample(names, chance.randint(1, 250))
+        run[query] = {passage: float(chance.randint(0, 9)) for passage in passages}
     rankings = {
         query: sorted(scores, key=lambda name: (scores[name], name), reverse=True)
         for query, scores in run.items()
     }
     for name, metric in METRICS.items():
-        ours = score_rankings(rankings, qrels, metric)
+        values = score_rankings(rankings, qrels, metric)
         # trec_eval's reciprocal rank has no cut-off: give it only what we look at.
         looked_at = {
             query: {passage: 1.0 / rank for rank, passage in enumerate(ranking[:10], start=1)}
             for query, ranking in rankings.items()
         }
         measure = TREC_NAMES[name]
-        wanted = {"recip_rank", "ndcg_cut.10", "recall.1,5,10,100"}
-        evaluator = pytrec_eval.RelevanceEvaluator(qrels, wanted)
-        theirs = evaluator.evaluate(looked_at if name == "MRR@10" else run)
-        assert ours == pytest.approx([theirs[query][measure] for query in qrels], abs=1e-6)
+        measures = {"recip_rank", "ndcg_cut.10", "recall.1,5,10,100"}
+        evaluator = pytrec_eval.RelevanceEvaluator(qrels, measures)
+        reference = evaluator.evaluate(looked_at if name == "MRR@10" else run)
+        assert values == pytest.approx([reference[query][measure] for query in qrels], abs=1e-6)
 
 
 def test_the_interval_is_repeatable_and_narrows_with_more_questions() -> None:

@@ -20,12 +20,12 @@ from localrag.types import Document
 
 
 def test_several_at_once_and_results_in_order() -> None:
-    both = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=60)
     slow = threading.Event()
 
     def work(number: int) -> int:
         if number < 2:
-            both.wait()  # only where two are done at once
+            barrier.wait()  # only where two are done at once
         if number == 1:
             assert slow.wait(60)  # one that takes long keeps nobody
         return number * number
@@ -41,17 +41,17 @@ def test_several_at_once_and_results_in_order() -> None:
 
 def test_results_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "HELD", 10)
-    begun: list[int] = []
+    starts: list[int] = []
 
     def work(number: int) -> int:
-        begun.append(number)
+        starts.append(number)
         return number
 
     with Ahead(work, 2, size=lambda _: 5) as running:
         tasks = [running.submit(number) for number in range(20)]
         assert tasks[1]._done.wait(60)
         assert not tasks[4]._done.wait(0.2)
-        assert len(begun) <= 3
+        assert len(starts) <= 3
         assert [task.result() for task in tasks] == list(range(20))
 
 
@@ -70,22 +70,22 @@ def test_errors_come_where_the_result_is_asked_for() -> None:
 
 
 def test_what_is_not_begun_at_the_end_never_is() -> None:
-    begun: list[int] = []
+    starts: list[int] = []
     go = threading.Event()
 
     def work(number: int) -> int:
-        begun.append(number)
+        starts.append(number)
         go.wait(60)
         return number
 
     with Ahead(work, 1, size=lambda _: 0) as running:
         first = running.submit(0)
         running.submit(1)
-        while not begun:
+        while not starts:
             pass
     go.set()
     assert first.result() == 0
-    assert begun == [0]
+    assert starts == [0]
 
 
 def test_files_are_committed_in_the_order_of_the_walk(tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def test_files_are_committed_in_the_order_of_the_walk(tmp_path: Path) -> None:
     for number in range(40):
         world.write(f"{number:02}.txt", f"text {number // 2}")  # each twice
     last = threading.Event()
-    parsed: list[str] = []
+    file_names: list[str] = []
 
     def parse(path: Path, data: bytes, *, attach: Attach = leave_out, **_: object) -> Document:
         if path.name == "00.txt":
             assert last.wait(60)  # the first is ready last
         document = parse_file(path, data, attach=attach)
-        parsed.append(path.name)
+        file_names.append(path.name)
         if path.name == "38.txt":
             last.set()
         return document
@@ -108,12 +108,12 @@ def test_files_are_committed_in_the_order_of_the_walk(tmp_path: Path) -> None:
     indexer.parse, indexer.parsers = parse, 3
     events: list[IndexingEvent] = []
     report = indexer.add([world.files], events.append)
-    assert parsed[-1] == "00.txt"
-    assert sorted(parsed) == [f"{number:02}.txt" for number in range(0, 40, 2)]  # each once
+    assert file_names[-1] == "00.txt"
+    assert sorted(file_names) == [f"{number:02}.txt" for number in range(0, 40, 2)]  # each once
     names = [Path(e.source).name for e in events if isinstance(e, Parsed)]
     assert names == sorted(names)
-    done = [Path(e.source).name for e in events if isinstance(e, Committed | Linked)]
-    assert done == [f"{number:02}.txt" for number in range(40)]
+    order = [Path(e.source).name for e in events if isinstance(e, Committed | Linked)]
+    assert order == [f"{number:02}.txt" for number in range(40)]
     assert len(report.committed) == len(report.linked) == 20
 
 

@@ -23,33 +23,33 @@ def room(tmp_path: Path) -> Room:
     return Room(tmp_path)
 
 
-def mail(body: str = "see below", **attached: str | bytes | EmailMessage) -> EmailMessage:
+def mail(body: str = "see below", **attachments: str | bytes | EmailMessage) -> EmailMessage:
     """A mail; the names of attachments are written with "_" for the dot."""
-    made = EmailMessage()
-    made["Subject"], made["From"] = "Offer", "Ann <ann@example.invalid>"
-    made.set_content(body)
-    for name, content in attached.items():
+    message = EmailMessage()
+    message["Subject"], message["From"] = "Offer", "Ann <ann@example.invalid>"
+    message.set_content(body)
+    for name, content in attachments.items():
         filename = name.replace("_", ".")
         match content:
             case EmailMessage():
-                made.add_attachment(content, filename=filename)
+                message.add_attachment(content, filename=filename)
             case str():
-                made.add_attachment(content, filename=filename)
+                message.add_attachment(content, filename=filename)
             case bytes():
-                made.add_attachment(
+                message.add_attachment(
                     content, maintype="application", subtype="octet-stream", filename=filename
                 )
-    return made
+    return message
 
 
-def write(room: Room, name: str, one: EmailMessage) -> Path:
-    return room.write(name, one.as_bytes().decode("ascii"))
+def write(room: Room, name: str, message: EmailMessage) -> Path:
+    return room.write(name, message.as_bytes().decode("ascii"))
 
 
 def held(room: Room) -> list[str]:
     """The sources of the library, below the folder of the files, with "/"."""
     start = len(str(room.files)) + 1
-    return [one.state.path[start:].replace(os.sep, "/") for one in room.library.sources()]
+    return [source.state.path[start:].replace(os.sep, "/") for source in room.library.sources()]
 
 
 def test_attachments_are_documents_below_their_mail(room: Room) -> None:
@@ -57,16 +57,16 @@ def test_attachments_are_documents_below_their_mail(room: Room) -> None:
     report = room.add()
     assert held(room) == ["m.eml", "m.eml/a.txt", "m.eml/b.md"]
     assert room.finds("apples") == ["a.txt"]
-    assert [type(one) for one in report.skipped] == [UnsupportedFileError]
+    assert [type(error) for error in report.skipped] == [UnsupportedFileError]
     assert report.skipped[0].values["source"] == str(room.files / "m.eml" / "c.bin")
-    assert [(Path(one.source).name, type(one.error)) for one in report.failed] == [
+    assert [(Path(failure.source).name, type(failure.error)) for failure in report.failed] == [
         ("d.txt", EmptyFileError)
     ]
-    found = sum(one.files for one in room.events if isinstance(one, FilesFound))
+    total = sum(event.files for event in room.events if isinstance(event, FilesFound))
     outcomes = [
-        one for one in room.events if isinstance(one, Committed | Failed | Linked | Unchanged)
+        event for event in room.events if isinstance(event, Committed | Failed | Linked | Unchanged)
     ]
-    assert found == len(outcomes) == 4
+    assert total == len(outcomes) == 4
 
 
 def test_an_unchanged_mail_is_not_read_and_a_changed_one_says_what_it_holds(room: Room) -> None:
@@ -80,13 +80,13 @@ def test_an_unchanged_mail_is_not_read_and_a_changed_one_says_what_it_holds(room
     assert len(report.unchanged) == 3
     os.utime(path, (1_000_000, 1_000_000))
     assert len(room.add(parse=never).unchanged) == 3
-    assert len({one.state.mtime_ns for one in room.library.sources()}) == 1
+    assert len({source.state.mtime_ns for source in room.library.sources()}) == 1
 
     write(room, "m.eml", mail("another", a_txt="apples", c_txt="plums"))
     report = room.add()
     assert held(room) == ["m.eml", "m.eml/a.txt", "m.eml/c.txt"]
-    assert [Path(one).name for one in report.removed] == ["b.txt"]
-    assert [Path(one).name for one in report.unchanged] == ["a.txt"]
+    assert [Path(source).name for source in report.removed] == ["b.txt"]
+    assert [Path(source).name for source in report.unchanged] == ["a.txt"]
     assert not room.finds("pears")
     assert not report.vanished
 
@@ -94,14 +94,14 @@ def test_an_unchanged_mail_is_not_read_and_a_changed_one_says_what_it_holds(room
 def test_what_could_not_be_read_is_remembered_and_tried_again_when_asked_for(room: Room) -> None:
     inner = mail("the inner one", y_txt=b"")
     path = write(room, "m.eml", mail(a_txt="apples", x_txt=b"", b_bin=b"\0", fwd_eml=inner))
-    failed = ["m.eml/x.txt", "m.eml/fwd.eml/y.txt"]
-    for added, tried in ((room.files, True), (room.files, False), (path, True)):
-        report = room.add(added)
-        assert {one.source: one.tried for one in report.failed} == {
-            str(room.files / name): tried for name in failed
+    names = ["m.eml/x.txt", "m.eml/fwd.eml/y.txt"]
+    for path_added, flag in ((room.files, True), (room.files, False), (path, True)):
+        report = room.add(path_added)
+        assert {failure.source: failure.tried for failure in report.failed} == {
+            str(room.files / name): flag for name in names
         }
         assert {file.state.path for file in room.library.unread()} == {
-            *(str(room.files / name) for name in failed),
+            *(str(room.files / name) for name in names),
             str(room.files / "m.eml" / "*.bin"),
         }
     assert len(report.unchanged) == 3
@@ -115,7 +115,7 @@ def test_what_cannot_be_read_any_more_leaves_what_was_there(room: Room) -> None:
     room.add()
     room.write("m.eml", " ")
     report = room.add(prune=True)
-    assert [Path(one.source).name for one in report.failed] == ["m.eml"]
+    assert [Path(failure.source).name for failure in report.failed] == ["m.eml"]
     assert held(room) == ["m.eml", "m.eml/a.txt"]
 
 
@@ -124,23 +124,23 @@ def test_a_mail_that_goes_takes_its_attachments_along(room: Room) -> None:
     room.write("b.txt", "pears")
     room.add()
     path.unlink()
-    assert [Path(one).name for one in room.add().vanished] == ["m.eml", "a.txt"]
-    assert [Path(one).name for one in room.add(prune=True).removed] == ["m.eml", "a.txt"]
+    assert [Path(source).name for source in room.add().vanished] == ["m.eml", "a.txt"]
+    assert [Path(source).name for source in room.add(prune=True).removed] == ["m.eml", "a.txt"]
     assert held(room) == ["b.txt"]
 
 
 def test_an_attachment_of_many_mails_is_one_document(room: Room) -> None:
-    one = mail(a_txt="apples")
-    write(room, "m.eml", one)
+    message = mail(a_txt="apples")
+    write(room, "m.eml", message)
     write(room, "n.eml", mail("other words", a_txt="apples"))
-    write(room, "same.eml", one)
+    write(room, "same.eml", message)
     room.write("saved.txt", "apples\n")
     report = room.add()
     sources = [len(record.sources) for record in room.library.documents()]
     assert sorted(sources) == [1, 2, 4]
     assert len(report.linked) == 4
-    write(room, "later.eml", one)
-    assert [Path(each.source).name for each in room.add().linked] == ["a.txt", "later.eml"]
+    write(room, "later.eml", message)
+    assert [Path(link.source).name for link in room.add().linked] == ["a.txt", "later.eml"]
     assert "later.eml/a.txt" in held(room)
 
 

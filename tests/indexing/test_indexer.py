@@ -238,18 +238,18 @@ def test_what_another_process_removes_meanwhile_is_added_anew(tmp_path: Path, ro
     room.write("a.txt", "apples")
     (document,) = room.add().committed
     copy = room.write("b.txt", "apples")
-    other, left = Room(tmp_path), [document.document_id]
+    other, documents = Room(tmp_path), [document.document_id]
 
     @contextmanager
     def hold() -> Iterator[None]:
-        if left:  # what it is a copy of was there when it was met
-            other.library.remove(documents=[left.pop()])
+        if documents:  # what it is a copy of was there when it was met
+            other.library.remove(documents=[documents.pop()])
         with room.library.writing():
             yield
 
     report = room.indexer().add([copy], room.events.append, hold=hold)
     assert report.linked == ()
-    assert [one.source for one in report.committed] == [str(copy)]
+    assert [file.source for file in report.committed] == [str(copy)]
     assert room.finds("apples") == ["b.txt"]
 
 
@@ -257,15 +257,15 @@ def test_commit_is_reported_only_when_others_see_it(tmp_path: Path, room: Room) 
     for number in range(6):
         room.write(f"{number}.txt", f"text {number} " * 200)
     other = Room(tmp_path)
-    seen: list[bool] = []
+    states: list[bool] = []
 
     def look(event: IndexingEvent) -> None:
         if isinstance(event, Committed):
-            seen.append(other.library.has_document(event.document_id))
-            assert other.library.counts().documents >= len(seen)
+            states.append(other.library.has_document(event.document_id))
+            assert other.library.counts().documents >= len(states)
 
     room.indexer().add([room.files], look)
-    assert seen == [True] * 6
+    assert states == [True] * 6
 
 
 def test_interrupt_keeps_what_was_committed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,9 +306,9 @@ def test_text_that_no_database_can_hold(room: Room) -> None:
 
     room.write("a.txt", "x")
     room.add(parse=parse)
-    stored = room.library.document("f" * 64)
-    assert stored is not None
-    assert (stored.title, stored.text) == ("t\ufffd", "a\ufffdb nul\0 end")
+    document = room.library.document("f" * 64)
+    assert document is not None
+    assert (document.title, document.text) == ("t\ufffd", "a\ufffdb nul\0 end")
 
 
 @pytest.mark.skipif(
@@ -343,19 +343,19 @@ def test_second_writer_is_told(room: Room, tmp_path: Path) -> None:
     import threading
 
     room.write("a.txt", "apples")
-    raised: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def second() -> None:
         try:
             Room(tmp_path).indexer().add([room.files], timeout=0.1)
         except LibraryLockedError as error:
-            raised.append(error)
+            errors.append(error)
 
     with room.library.writing():
         thread = threading.Thread(target=second)
         thread.start()
         thread.join()
-    assert f"process {os.getpid()}" in str(raised[0])
+    assert f"process {os.getpid()}" in str(errors[0])
 
 
 def answers(room: Room) -> list[Any]:
@@ -431,15 +431,15 @@ def test_linked_document_waits_for_the_commit(room: Room) -> None:
 
 def test_killed_adds_lose_nothing() -> None:
     script = ROOT / "scripts" / "kill_test.py"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(script), "--kills", "3", "--seed", "11"],
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3/3: " in done.stdout
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "3/3: " in result.stdout
 
 
 def test_files_are_read_in_a_process_of_their_own(
@@ -453,8 +453,8 @@ def test_files_are_read_in_a_process_of_their_own(
     room.write("b.pdf", "%PDF-1.7 no pages at all")
     room.write("c.html", "<p>plums</p><img src='http://tracker.invalid/x.png'>")
     report = room.add(parse=ParsingProcess())
-    assert sorted(Path(one.source).name for one in report.committed) == ["a.txt", "c.html"]
-    assert [Path(one.source).name for one in report.failed] == ["b.pdf"]
+    assert sorted(Path(file.source).name for file in report.committed) == ["a.txt", "c.html"]
+    assert [Path(failure.source).name for failure in report.failed] == ["b.pdf"]
 
 
 def test_where_the_bytes_lay_is_kept_also_of_what_an_older_version_added(room: Room) -> None:

@@ -49,27 +49,27 @@ def test_an_add_reads_nothing_outside_what_was_named(tmp_path: Path, private: Pa
             swap()
 
     report = room.indexer().add([room.files], hear)
-    assert [Path(one.source).name for one in report.committed] == ["b.txt"]
-    assert sorted(Path(one.source).name for one in report.failed) == ["a.txt", private.name]
-    assert all("outside what is being added" in str(one.error) for one in report.failed)
+    assert [Path(file.source).name for file in report.committed] == ["b.txt"]
+    assert sorted(Path(failure.source).name for failure in report.failed) == ["a.txt", private.name]
+    assert all("outside what is being added" in str(failure.error) for failure in report.failed)
     assert room.finds("password") == []
 
 
 def test_a_change_of_what_is_known_reads_nothing_outside(tmp_path: Path, private: Path) -> None:
     """Nor does a link to what is hidden in the folder itself."""
     room = Room(tmp_path)
-    known = room.write("a.txt", "apples")
+    file = room.write("a.txt", "apples")
     hidden = room.write(".git/key.txt", "a password of its own")
     room.add()
 
     def read(path: Path, **options: Any) -> bytes:
-        known.unlink()
-        known.symlink_to(hidden)
+        file.unlink()
+        file.symlink_to(hidden)
         return read_bytes(path, **options)
 
     room.write("a.txt", "pears", age=50)
     report = room.add(read=read)
-    assert [Path(one.source).name for one in report.failed] == ["a.txt"]
+    assert [Path(failure.source).name for failure in report.failed] == ["a.txt"]
     assert room.finds("password") == []
     assert room.finds("apples") == ["a.txt"]
 
@@ -87,7 +87,7 @@ def test_a_link_within_what_was_named_is_followed(tmp_path: Path) -> None:
     report = room.add(room.files, way)
     assert not report.failed
     assert not report.skipped
-    assert {Path(one.source) for one in report.committed} == {
+    assert {Path(file.source) for file in report.committed} == {
         room.files / "deep" / "b.txt",
         way / "real.txt",
     }
@@ -107,12 +107,12 @@ def test_a_watch_reads_nothing_outside_what_it_watches(tmp_path: Path, private: 
 
     world.events = Told()
     world.watch()
-    names = {Path(one.state.path).name for one in world.library.sources()}
+    names = {Path(source.state.path).name for source in world.library.sources()}
     assert names == {"b.txt"}
-    assert {Path(one.state.path).name for one in world.library.unread()} >= {"a.txt"}
+    assert {Path(source.state.path).name for source in world.library.unread()} >= {"a.txt"}
     chunks = [
         chunk.text
-        for one in world.library.documents()
-        for chunk in world.library.document_chunks(one.id)
+        for document in world.library.documents()
+        for chunk in world.library.document_chunks(document.id)
     ]
     assert not any("password" in text for text in chunks)

@@ -59,10 +59,12 @@ def test_what_an_older_version_has_read_is_as_if_it_were_added_now(
     report = rebuilt(room)
     assert room.library.status().outdated == 0
     assert report.committed == ()
-    assert {Path(one.source).name for one in report.read_again} == {"a.txt", "b.txt"}
+    assert {Path(file.source).name for file in report.read_again} == {"a.txt", "b.txt"}
     again = sum(map(len, room.embedder.calls)) - embedded
-    assert again == sum(one.embedded for one in report.read_again)
-    assert 0 < again < sum(one.chunks for one in report.read_again) == room.library.counts().chunks
+    assert again == sum(file.embedded for file in report.read_again)
+    assert (
+        0 < again < sum(file.chunks for file in report.read_again) == room.library.counts().chunks
+    )
     (tmp_path / "fresh").mkdir()
     fresh = Room(tmp_path / "fresh")
     fresh.add(room.files, parse=newer)
@@ -70,8 +72,8 @@ def test_what_an_older_version_has_read_is_as_if_it_were_added_now(
     for record in fresh.library.documents():
         assert room.library.document(record.id) == fresh.library.document(record.id)
         assert room.library.document_chunks(record.id) == fresh.library.document_chunks(record.id)
-    assert [one.sources for one in room.library.documents()] == [
-        one.sources for one in fresh.library.documents()
+    assert [document.sources for document in room.library.documents()] == [
+        document.sources for document in fresh.library.documents()
     ]
     assert len(room.add().unchanged) == 2
     assert rebuilt(room).read_again == ()
@@ -98,28 +100,30 @@ def test_what_is_read_no_more_is_gone_from_the_disk(
 def test_what_cannot_be_read_again_stays_and_is_told(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone, changed, _ = (
+    missing_file, changed_file, _ = (
         room.write(name, f"{name} {TEXT}") for name in ("gone.txt", "changed.txt", "refused.txt")
     )
     room.add()
-    documents = [room.library.document(one.id) for one in room.library.documents()]
+    documents = [room.library.document(document.id) for document in room.library.documents()]
     before = answers(room)
     become_newer(monkeypatch)
-    gone.unlink()
-    changed.write_text("something else")
+    missing_file.unlink()
+    changed_file.write_text("something else")
 
     def refuse(path: Path, data: bytes) -> Document:
         raise ParsingError("{source} is not for me.", source=path.name)
 
     report = rebuilt(room, parse=refuse)
     assert {Path(source).name for source in report.kept} == {"gone.txt", "changed.txt"}
-    assert [Path(one.source).name for one in report.failed] == ["refused.txt"]
+    assert [Path(failure.source).name for failure in report.failed] == ["refused.txt"]
     assert report.read_again == ()
-    assert [room.library.document(one.id) for one in room.library.documents()] == documents
+    assert [
+        room.library.document(document.id) for document in room.library.documents()
+    ] == documents
     assert answers(room) == before
     assert room.library.status().outdated == 3
-    told = [type(event) for event in room.events if isinstance(event, Kept | Failed)]
-    assert sorted(each.__name__ for each in told) == ["Failed", "Kept", "Kept"]
+    kinds = [type(event) for event in room.events if isinstance(event, Kept | Failed)]
+    assert sorted(event.__name__ for event in kinds) == ["Failed", "Kept", "Kept"]
 
 
 def test_any_of_its_files_will_do(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +158,11 @@ def test_a_rebuild_that_is_cut_off_has_kept_what_it_told(
         room.write(f"{number}.txt", f"text {number}")
     room.add()
     become_newer(monkeypatch)
-    told: list[IndexingEvent] = []
+    events: list[IndexingEvent] = []
 
     def interrupt(event: IndexingEvent) -> None:
-        told.append(event)
-        if sum(isinstance(each, ReadAgain) for each in told) == 3:
+        events.append(event)
+        if sum(isinstance(notice, ReadAgain) for notice in events) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -185,7 +189,7 @@ def test_another_model_and_another_reading_at_once(
     assert other.library.status().chunkings == {"window 90": 4}
     assert len(other.finds("only")) == 3
     assert other.library.passages_are_sound()
-    assert all(one.behind == 0 for one in other.library.status().derived)
+    assert all(index.behind == 0 for index in other.library.status().derived)
 
 
 def test_a_reading_is_not_undone_by_a_rebuild_that_was_begun_before(
@@ -225,7 +229,7 @@ def test_what_lies_in_a_mail_is_read_again_out_of_it(
     become_newer(monkeypatch)
     report = rebuilt(room, parse=parse_file)
     assert report.kept == report.failed == ()
-    names = {Path(one.source).name for one in report.read_again}
+    names = {Path(file.source).name for file in report.read_again}
     assert names == {"outer.eml", "flat.txt", "inner.eml", "deep.txt"}
     assert room.library.status().outdated == 0
 

@@ -23,20 +23,20 @@ def room(tmp_path: Path) -> Room:
 def test_what_lies_in_a_file_stands_and_falls_with_it(room: Room) -> None:
     mail = room.write("mail.eml", "Subject: news\n\nthe letter")
     report = room.add()
-    attached = str(mail / "report.pdf")
-    room.library.set_sources([(FileState(attached, 1, 2, 3), report.committed[0].document_id)])
-    for name in (attached, "mail.eml/report.pdf", "report.pdf"):
-        found = from_library(room.library, name)
-        assert found is not None
-        assert (found.document.source, found.origin) == (attached, "library")
+    attachment = str(mail / "report.pdf")
+    room.library.set_sources([(FileState(attachment, 1, 2, 3), report.committed[0].document_id)])
+    for name in (attachment, "mail.eml/report.pdf", "report.pdf"):
+        reading = from_library(room.library, name)
+        assert reading is not None
+        assert (reading.document.source, reading.origin) == (attachment, "library")
     room.write("mail.eml", "another letter", age=10)
-    changed = from_library(room.library, attached)
-    assert changed is not None
-    assert changed.origin == "changed"
+    changed_reading = from_library(room.library, attachment)
+    assert changed_reading is not None
+    assert changed_reading.origin == "changed"
     mail.unlink()
-    gone = from_library(room.library, attached)
-    assert gone is not None
-    assert gone.origin == "gone"
+    missing_reading = from_library(room.library, attachment)
+    assert missing_reading is not None
+    assert missing_reading.origin == "gone"
 
 
 def test_a_file_that_is_here_goes_before_one_that_ends_like_it(
@@ -48,9 +48,9 @@ def test_a_file_that_is_here_goes_before_one_that_ends_like_it(
     assert from_library(room.library, "a.txt") is not None
     Path("a.txt").write_text("here")
     assert from_library(room.library, "a.txt") is None
-    read = from_file(Path("a.txt"), parse_file, WindowChunker(60, 0), lambda _: "en")
-    assert (read.document.text, read.document.source) == ("here", str(tmp_path / "a.txt"))
-    assert [chunk.text for chunk in read.chunks or ()] == ["here"]
+    reading = from_file(Path("a.txt"), parse_file, WindowChunker(60, 0), lambda _: "en")
+    assert (reading.document.text, reading.document.source) == ("here", str(tmp_path / "a.txt"))
+    assert [chunk.text for chunk in reading.chunks or ()] == ["here"]
     with pytest.raises(UsageError):
         from_file(Path("b.txt"), parse_file, None, lambda _: "en")
 
@@ -61,6 +61,6 @@ def test_a_folder_in_its_place_is_a_change(room: Room) -> None:
     room.add()
     path.unlink()
     path.mkdir()
-    found = from_library(room.library, str(path))
-    assert found is not None
-    assert found.origin == "changed"
+    reading = from_library(room.library, str(path))
+    assert reading is not None
+    assert reading.origin == "changed"

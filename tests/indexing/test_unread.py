@@ -33,7 +33,10 @@ class Parser:
 
 def unread(room: Room) -> dict[str, str]:
     """Names and kinds of error, as the library remembers them."""
-    return {Path(one.state.path).name: type(one.error).__name__ for one in room.library.unread()}
+    return {
+        Path(source.state.path).name: type(source.error).__name__
+        for source in room.library.unread()
+    }
 
 
 def test_a_file_that_failed_is_not_tried_again_unless_it_changed_or_is_named(room: Room) -> None:
@@ -45,7 +48,7 @@ def test_a_file_that_failed_is_not_tried_again_unless_it_changed_or_is_named(roo
     assert unread(room) == {"bad.pdf": "CorruptFileError"}
     again = room.add(parse=parser)
     assert parser.read == ["bad.pdf", "good.txt"]
-    assert [(one.source, str(one.error), one.tried) for one in again.failed] == [
+    assert [(failure.source, str(failure.error), failure.tried) for failure in again.failed] == [
         (str(bad), str(first.failed[0].error), False)
     ]
     room.add(bad, parse=parser)
@@ -67,7 +70,7 @@ def test_what_another_program_or_right_would_mend_is_tried_again(room: Room) -> 
 
     for _ in range(4):
         report = room.add(read=refuse)
-        assert [one.tried for one in report.failed] == [True]
+        assert [failure.tried for failure in report.failed] == [True]
         refusals.reverse()
     assert len(room.add().committed) == 1
     assert unread(room) == {}
@@ -85,18 +88,18 @@ def test_a_file_given_up_for_the_time_it_took_is_tried_again(room: Room, inside:
         room.write("slow.txt", "words")
     busy = True
 
-    def parse(path: Path, data: bytes, **given: Any) -> Document:
+    def parse(path: Path, data: bytes, **options: Any) -> Document:
         if busy and path.name == "slow.txt":
             raise SlowFileError("Gave up on {source}", source=str(path))
-        return parse_file(path, data, **given)
+        return parse_file(path, data, **options)
 
     for _ in range(3):
-        assert [one.tried for one in room.add(parse=parse).failed] == [True]
+        assert [failure.tried for failure in room.add(parse=parse).failed] == [True]
         assert unread(room) == {"slow.txt": "SlowFileError"}
     busy = False
     room.add(parse=parse)
     assert unread(room) == {}
-    assert "slow.txt" in {Path(one.state.path).name for one in room.library.sources()}
+    assert "slow.txt" in {Path(source.state.path).name for source in room.library.sources()}
 
 
 def test_a_file_tried_by_an_older_reader_is_tried_again(
@@ -119,7 +122,9 @@ def test_unread_files_are_forgotten_when_they_are_read_or_gone(room: Room) -> No
     elsewhere = room.files.with_name("elsewhere.txt")
     elsewhere.write_text("")
     room.add(room.files, elsewhere)
-    kinds = {one.state.path: one.error.values.get("count") for one in room.library.unread()}
+    kinds = {
+        source.state.path: source.error.values.get("count") for source in room.library.unread()
+    }
     assert kinds == {
         str(bad): None,
         str(room.files / "gone.txt"): None,
@@ -168,7 +173,7 @@ def test_nothing_is_written_for_what_is_known(room: Room) -> None:
     room.write("bad.txt", "")
     room.write("clip.mp4", "\0\1\2")
     room.add()
-    kept: list[Any] = []
-    room.library.set_unread = lambda files, forgotten=(): kept.extend([*files, *forgotten])  # type: ignore[method-assign]
+    entries: list[Any] = []
+    room.library.set_unread = lambda files, forgotten=(): entries.extend([*files, *forgotten])  # type: ignore[method-assign]
     room.add()
-    assert kept == []
+    assert entries == []

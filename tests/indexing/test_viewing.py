@@ -25,9 +25,9 @@ TEXT = "The ferry leaves at seven. In winter it waits for the mail. Nobody compl
 
 @pytest.fixture(scope="module")
 def drawing() -> Iterator[ParsingProcess]:
-    made = ParsingProcess()
-    yield made
-    made.close()
+    parser = ParsingProcess()
+    yield parser
+    parser.close()
 
 
 @pytest.fixture
@@ -61,10 +61,10 @@ def test_words_are_marked_on_the_image(room: Room, drawing: ParsingProcess) -> N
     assert (bare.image, bare.marked, bare.state, bare.pages) == (None, False, "same", 2)
     assert [bare.text[a:b] for a, b in bare.spans] == ["In winter it waits"]
     assert bare.place.number == 2
-    seen = with_image(room.library, bare, drawing, width=500)
-    assert (seen.state, seen.marked) == ("same", True)
-    assert 0.1 < seen.top < 0.4
-    assert yellow(seen) > 1000
+    image_view = with_image(room.library, bare, drawing, width=500)
+    assert (image_view.state, image_view.marked) == ("same", True)
+    assert 0.1 < image_view.top < 0.4
+    assert yellow(image_view) > 1000
     several = with_image(room.library, view_words(room.library, str(path), 2, "n"), drawing)
     assert not several.spans
     assert yellow(several) == 0
@@ -101,12 +101,12 @@ def test_a_changed_file_and_one_that_is_gone_are_shown_as_text(
     other = pdf("Another text.")
     path.write_bytes(other)
     view = view_words(room.library, "ferry.pdf", 1, "the mail")
-    seen = with_image(room.library, view, drawing)
-    assert (seen.state, seen.image, seen.marked) == ("changed", None, False)
-    assert [seen.text[a:b] for a, b in seen.spans] == ["the mail"]
+    image_view = with_image(room.library, view, drawing)
+    assert (image_view.state, image_view.image, image_view.marked) == ("changed", None, False)
+    assert [image_view.text[a:b] for a, b in image_view.spans] == ["the mail"]
     path.unlink()
-    gone = with_image(room.library, view_words(room.library, "ferry.pdf", 1), drawing)
-    assert (gone.state, gone.image) == ("gone", None)
+    missing_view = with_image(room.library, view_words(room.library, "ferry.pdf", 1), drawing)
+    assert (missing_view.state, missing_view.image) == ("gone", None)
 
 
 def test_a_copy_that_is_still_as_it_was_is_drawn(room: Room, drawing: ParsingProcess) -> None:
@@ -137,8 +137,8 @@ def test_where_a_place_is_not_known_nothing_is_marked(
     put(room, "ferry.pdf", pdf(TEXT))
     view = view_words(room.library, "ferry.pdf", 1, "the mail")
     monkeypatch.setattr(type(room.library), "rectangles", lambda *_: ())
-    seen = with_image(room.library, view, drawing)
-    assert (seen.marked, yellow(seen)) == (False, 0)
+    image_view = with_image(room.library, view, drawing)
+    assert (image_view.marked, yellow(image_view)) == (False, 0)
 
 
 def test_a_page_that_cannot_be_drawn_is_said_to_be(room: Room, drawing: ParsingProcess) -> None:
@@ -146,9 +146,9 @@ def test_a_page_that_cannot_be_drawn_is_said_to_be(room: Room, drawing: ParsingP
     broken = room.files / "broken.pdf"
     broken.write_bytes(b"words")  # what the library has read as text
     view = replace(view_words(room.library, "notes.txt", 1), paths=(str(broken),))
-    failed = with_image(room.library, view, drawing)
-    assert (failed.state, failed.image) == ("failed", None)
-    assert "broken.pdf" in str(failed.fault)
+    failed_view = with_image(room.library, view, drawing)
+    assert (failed_view.state, failed_view.image) == ("failed", None)
+    assert "broken.pdf" in str(failed_view.fault)
 
 
 def test_formats_without_pages_have_their_text(room: Room, drawing: ParsingProcess) -> None:
@@ -167,7 +167,9 @@ def test_an_attachment_is_drawn_out_of_its_mail(drawing: ParsingProcess, tmp_pat
     inner.add_attachment(pdf(TEXT), maintype="application", subtype="pdf", filename="ferry.pdf")
     outer.add_attachment(inner)
     path = put(room, "letter.eml", outer.as_bytes())
-    sources = [one.state.path for one in room.library.sources() if one.state.path.endswith(".pdf")]
+    sources = [
+        source.state.path for source in room.library.sources() if source.state.path.endswith(".pdf")
+    ]
     assert len(sources) == 1
     view = view_words(room.library, sources[0], 1, "the mail")
     assert with_image(room.library, view, drawing).marked

@@ -92,7 +92,7 @@ class World:
 
     def happen(self) -> bool:
         due = [action for moment, action in self.plan if moment <= self.now]
-        self.plan = [one for one in self.plan if one[0] > self.now]
+        self.plan = [step for step in self.plan if step[0] > self.now]
         for action in due:
             action()
         return bool(due)
@@ -103,8 +103,8 @@ class World:
         self.heard = list(folders)
         while not stop.is_set():
             self.now += 1
-            changed = self.happen()
-            yield {str(self.files / "something")} if changed and self.hinting else set()
+            event_happened = self.happen()
+            yield {str(self.files / "something")} if event_happened and self.hinting else set()
 
     def write(self, name: str, text: str, *, age: float = 1000) -> Path:
         path = self.files / name
@@ -151,21 +151,21 @@ class World:
         )
         looking = watch._look
 
-        def look(held: Any) -> object:
+        def look(holder: Any) -> object:
             self.looks += 1
-            return looking(held)
+            return looking(holder)
 
         watch._look = look  # type: ignore[assignment,method-assign]
         return watch.run(once=not until)
 
     def told(self, *kinds: type[IndexingEvent]) -> list[tuple[str, str]]:
         """Kind and name of what was told, in order."""
-        found = []
+        outcomes = []
         for event in self.events:
             if isinstance(event, kinds or (Committed, Linked, Removed, Failed, Restless)):
                 name = Path(getattr(event, "source", "")).name
-                found.append((type(event).__name__, name))
-        return found
+                outcomes.append((type(event).__name__, name))
+        return outcomes
 
     def sources(self) -> list[str]:
         return [Path(record.state.path).name for record in self.library.sources()]
@@ -187,10 +187,10 @@ def test_one_pass_makes_the_library_true_to_the_folder(world: World) -> None:
     world.write("c.txt", "cherries")
     assert world.watch()
     assert world.told() == [("Committed", "a.txt"), ("Committed", "c.txt"), ("Removed", "b.txt")]
-    assert all(one.behind == 0 for one in world.library.status().derived)
-    made = world.made
+    assert all(index.behind == 0 for index in world.library.status().derived)
+    count = world.made
     assert world.watch()
-    assert (world.told(), world.made) == ([], made)  # no model for nothing
+    assert (world.told(), world.made) == ([], count)  # no model for nothing
 
 
 def test_changes_are_followed(world: World) -> None:
@@ -199,7 +199,10 @@ def test_changes_are_followed(world: World) -> None:
     world.at(30, (world.files / "a.txt").unlink)
     world.watch(until=60)
     assert world.told() == [("Committed", "a.txt"), ("Committed", "a.txt"), ("Removed", "a.txt")]
-    assert [one.replaced for one in world.events if isinstance(one, Committed)] == [False, True]
+    assert [event.replaced for event in world.events if isinstance(event, Committed)] == [
+        False,
+        True,
+    ]
     assert world.sources() == []
 
 
@@ -263,19 +266,19 @@ def test_a_renamed_file_never_leaves_the_library(
     ids = {record.id for record in world.library.documents()}
     monkeypatch.setattr(world.embedder, "embed_documents", lambda *_: pytest.fail("embedded again"))
     (world.files / "old").rename(world.files / "new")
-    held: list[set[str]] = []
-    told = world.events.append
+    listings: list[set[str]] = []
+    append = world.events.append
     world.events = type("Held", (list,), {})()
 
     def note(event: IndexingEvent) -> None:
-        held.append({record.id for record in world.library.documents()})
-        told(event)
+        listings.append({record.id for record in world.library.documents()})
+        append(event)
 
     world.events.append = note  # type: ignore[method-assign]
     assert world.watch()
-    assert held
-    assert all(one == ids for one in held)
-    assert {Path(one.state.path).parent.name for one in world.library.sources()} == {"new"}
+    assert listings
+    assert all(listing == ids for listing in listings)
+    assert {Path(source.state.path).parent.name for source in world.library.sources()} == {"new"}
 
 
 @pytest.mark.parametrize("way", ["missing", "empty", "unreadable"])
@@ -335,7 +338,7 @@ def test_more_than_half_of_many_files_is_not_removed_unasked(world: World) -> No
     for number in range(11):
         (world.files / f"{number:02}.txt").unlink()
     assert not world.watch()
-    assert [one for one in world.events if isinstance(one, Withheld)] == [
+    assert [event for event in world.events if isinstance(event, Withheld)] == [
         Withheld(str(world.files), 11, 20)
     ]
     assert len(world.sources()) == 20
@@ -361,8 +364,8 @@ def test_a_lower_folder_on_another_device_is_not_emptied(
         return file._replace(device=77) if file and path.parent.name == "drive" else file
 
     def place(folder: Path) -> tuple[int, int]:
-        found = real_place(folder)
-        return (77, 1) if folder.name == "drive" and mounted[0] else found
+        location = real_place(folder)
+        return (77, 1) if folder.name == "drive" and mounted[0] else location
 
     monkeypatch.setattr(watching, "_file_state", seen)
     monkeypatch.setattr(watching, "_place", place)
@@ -400,7 +403,7 @@ def test_a_single_pass_does_not_take_an_unmounted_folder_for_deleted(
 
     unmount()
     assert not world.watch()
-    assert [one for one in world.events if isinstance(one, Withheld | Removed)] == [
+    assert [event for event in world.events if isinstance(event, Withheld | Removed)] == [
         Withheld(str(world.files), 3, 15)
     ]
     assert world.sources() == before
@@ -467,9 +470,9 @@ def test_what_was_read_in_vain_is_not_said_by_the_next_watch(world: World) -> No
         return path.read_bytes()
 
     def indexer() -> Indexer:
-        made = make()
-        made.parse, made.read = parse, read
-        return made
+        new_indexer = make()
+        new_indexer.parse, new_indexer.read = parse, read
+        return new_indexer
 
     world.indexer = indexer  # type: ignore[method-assign]
     assert world.watch()
@@ -497,8 +500,8 @@ def test_what_is_passed_over_is_remembered(world: World) -> None:
     def unread() -> dict[str, object]:
         start = len(str(world.files)) + 1
         return {
-            one.state.path[start:].replace(os.sep, "/"): one.error.values.get("count")
-            for one in world.library.unread()
+            source.state.path[start:].replace(os.sep, "/"): source.error.values.get("count")
+            for source in world.library.unread()
         }
 
     mail("see below")
@@ -525,18 +528,18 @@ def test_what_is_passed_over_is_remembered(world: World) -> None:
 def test_a_folder_that_cannot_be_opened_is_a_problem_until_it_can(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed = world.write("closed/a.txt", "apples").parent
+    closed_folder = world.write("closed/a.txt", "apples").parent
     entries = files._entries
 
     def refuse(folder: str) -> object:
-        if folder == str(closed):
+        if folder == str(closed_folder):
             raise PermissionError(13, "Permission denied")
         return entries(folder)
 
     with monkeypatch.context() as patch:
         patch.setattr(files, "_entries", refuse)
         world.watch()
-        assert [one.state.path for one in world.library.unread()] == [str(closed)]
+        assert [source.state.path for source in world.library.unread()] == [str(closed_folder)]
     world.watch()
     assert world.library.unread() == []
 
@@ -547,10 +550,10 @@ def test_a_file_whose_time_is_in_the_future_is_read_once(world: World) -> None:
     make = world.indexer
 
     def indexer() -> Indexer:
-        made = make()
-        read = made.read
-        made.read = lambda path, **how: (reads.append(path), read(path, **how))[1]
-        return made
+        new_indexer = make()
+        read_file = new_indexer.read
+        new_indexer.read = lambda path, **how: (reads.append(path), read_file(path, **how))[1]
+        return new_indexer
 
     world.indexer = indexer  # type: ignore[method-assign]
     world.watch(until=5 * watching.INTERVAL)
@@ -577,7 +580,7 @@ def test_where_nothing_is_told_it_looks_more_often(world: World) -> None:
     world.at(10, lambda: world.write("a.txt", "apples"))
     world.watch(until=3 * watching.POLLING)
     assert world.told() == [("Committed", "a.txt")]
-    assert [one for one in world.events if isinstance(one, Polled)] == [
+    assert [event for event in world.events if isinstance(event, Polled)] == [
         Polled("", "limit", watching.POLLING, "OS file watch limit reached.")
     ]
 
@@ -612,8 +615,8 @@ def test_others_can_write_meanwhile(world: World, tmp_path: Path) -> None:
     embed = world.embedder.embed_documents
 
     def embedding(*args: object) -> object:
-        with other._lock.try_hold() as mine:
-            free.append(mine)
+        with other._lock.try_hold() as held_lock:
+            free.append(held_lock)
         return embed(*args)  # type: ignore[arg-type]
 
     world.embedder.embed_documents = embedding  # type: ignore[assignment,method-assign]
@@ -640,11 +643,11 @@ def test_hints_of_the_system(tmp_path: Path) -> None:
     ticks = system_hints([tmp_path, lower], stop)
     next(ticks)
     (lower / "a.txt").write_text("apples")
-    heard: set[str] = set()
+    paths: set[str] = set()
     until = time.monotonic() + 60
-    while str(lower / "a.txt") not in heard and time.monotonic() < until:
-        heard |= next(ticks)
-    assert str(lower / "a.txt") in {os.path.realpath(path) for path in heard} | heard
+    while str(lower / "a.txt") not in paths and time.monotonic() < until:
+        paths |= next(ticks)
+    assert str(lower / "a.txt") in {os.path.realpath(path) for path in paths} | paths
     stop.set()
     assert list(ticks) == []
 
@@ -664,15 +667,15 @@ def test_the_limit_of_the_system_is_known_by_what_it_says(tmp_path: Path) -> Non
     for limit in ("max_inotify_watches", "max_inotify_instances"):
         command = f"echo 0 > /proc/sys/user/{limit} && exec {sys.executable} -c '{code}' {tmp_path}"
         unshare = shutil.which("unshare")
-        done = subprocess.run(
+        result = subprocess.run(
             [unshare or "false", "-Ur", "sh", "-c", command],
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode:
+        if result.returncode:
             pytest.skip("only where limits of one's own can be set")
-        assert done.stdout == "True\n"
+        assert result.stdout == "True\n"
     assert hints.ONE_BY_ONE
 
 
@@ -694,8 +697,8 @@ def test_a_watch_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     draw = random.Random(7)
     files = tmp_path / "files"
     files.mkdir()
-    here = Path(__file__).resolve()
-    paths = [str(here.parent), str(here.parents[1]), str(here.parents[2])]
+    test_file = Path(__file__).resolve()
+    paths = [str(test_file.parent), str(test_file.parents[1]), str(test_file.parents[2])]
     texts = {f"{number:03}.txt": f"text {number} " * 40 for number in range(200)}
     old = time.time() - 1000
     for name, text in texts.items():

@@ -139,17 +139,17 @@ class Copy:
         self.touched.add(name)
         (self._folder / "localrag" / name).write_text(text, encoding="utf-8")
 
-    def change(self, name: str, line: str, changed: str) -> None:
+    def change(self, name: str, line: str, replacement: str) -> None:
         text = (self._folder / "localrag" / name).read_text("utf-8")
         assert text.count(line) == 1, f"{name}: {line}"
-        self.add(name, text.replace(line, changed))
+        self.add(name, text.replace(line, replacement))
 
     def copy(self, name: str, beside: str) -> None:
         self.touched.add(beside)
         shutil.copytree(self._folder / "localrag" / name, self._folder / "localrag" / beside)
 
     def run(self, *arguments: str, language: str = "en") -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, *arguments],
             env=os.environ | {"PYTHONPATH": str(self._folder), "LOCALRAG_LANG": language},
             cwd=self._folder,
@@ -158,8 +158,8 @@ class Copy:
             check=False,
             timeout=120,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
 
 @pytest.fixture
@@ -206,9 +206,9 @@ def test_a_third_language_of_the_interface(copy: Copy) -> None:
     )
     assert len(copy.touched) <= 5
     copy.run("-c", TRIED_IN_GERMAN, language="de_DE.UTF-8")
-    shown = copy.run("-m", "localrag", "status", "--help", language="de")
-    assert shown.startswith("Aufruf: localrag status")
-    assert "Optionen:" in shown
+    output = copy.run("-m", "localrag", "status", "--help", language="de")
+    assert output.startswith("Aufruf: localrag status")
+    assert "Optionen:" in output
 
 
 NAME_A_LANGUAGE = {

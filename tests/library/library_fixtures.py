@@ -44,7 +44,7 @@ class SearchedVectors(FaissVectors):
         return entry
 
     def _held(self, ids: Any) -> Any:
-        return np.array([self.known[one] for one in ids.tolist()], dtype=np.float16)
+        return np.array([self.known[number] for number in ids.tolist()], dtype=np.float16)
 
 
 class Where(Protocol):
@@ -117,12 +117,12 @@ def new_document(
 
 def add(
     library: Library,
-    one: Document,
+    item: Document,
     path: str | None = None,
     size: int = 40,
     language: str = "en",
 ) -> None:
-    library.add([new_document(one, path, size, language)])
+    library.add([new_document(item, path, size, language)])
 
 
 def found(library: Library, question: str, k: int = 1000) -> tuple[list[Any], list[Any]]:
@@ -159,24 +159,24 @@ def write_protected(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 def make_older(catalogue: sqlite3.Connection, version: int) -> None:
     """Put what a catalogue holds into the tables that it had after that step."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    tables: dict[str, list[dict[str, Any]]] = {}
     for (table,) in catalogue.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
         rows = catalogue.execute(f"SELECT * FROM {table}")
         names = [column[0] for column in rows.description]
-        found[table] = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+        tables[table] = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
     if version < 5:
-        ids = {row["number"]: row["id"] for row in found["chunks"]}
-        for row in found["embeddings"]:
+        ids = {row["number"]: row["id"] for row in tables["chunks"]}
+        for row in tables["embeddings"]:
             row["chunk"] = ids.get(row["chunk"], row["chunk"])
-    for table in found:
+    for table in tables:
         catalogue.execute(f"DROP TABLE {table}")
     for step in MIGRATIONS[:version]:
         step(catalogue)
     catalogue.execute("DELETE FROM meta")
-    for table, rows in found.items():
-        known = [row[1] for row in catalogue.execute(f"PRAGMA table_info({table})")]
-        for row in rows if known else ():
-            names = [name for name in known if name in row]
+    for table, rows in tables.items():
+        column_names = [row[1] for row in catalogue.execute(f"PRAGMA table_info({table})")]
+        for row in rows if column_names else ():
+            names = [name for name in column_names if name in row]
             columns = ", ".join(f'"{name}"' for name in names)
             catalogue.execute(
                 f"INSERT INTO {table}({columns}) VALUES ({', '.join('?' * len(names))})",

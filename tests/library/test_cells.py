@@ -21,10 +21,10 @@ TEA = document("云溪茶园在三月采摘春茶。", source="/tea.txt")
 
 @pytest.fixture
 def library(where: Where) -> Iterator[Library]:
-    with open_library(where("library")) as opened:
-        add(opened, ELM)
-        add(opened, TEA)
-        yield opened
+    with open_library(where("library")) as new_library:
+        add(new_library, ELM)
+        add(new_library, TEA)
+        yield new_library
 
 
 def test_a_cell_is_found_by_document_and_key_and_replaced(library: Library) -> None:
@@ -60,9 +60,9 @@ def test_cells_go_with_their_document_to_the_last_byte(library: Library, how: st
         library.replace([NewDocument(ELM, [], 30, "en", "window 20", chunks, vectors)])
         library.purge_if_due()
     assert library.kept_cells([ELM.id, TEA.id], ["k"]) == {(TEA.id, "k"): "STAYSx"}
-    left = bytes_on_disk(library.directory)
-    assert b"GOESx" not in left
-    assert (b"STAYSx" in left) == isinstance(library.location, Path)
+    content = bytes_on_disk(library.directory)
+    assert b"GOESx" not in content
+    assert (b"STAYSx" in content) == isinstance(library.location, Path)
 
 
 def test_cells_are_no_part_of_an_export(library: Library, tmp_path: Path) -> None:
@@ -70,5 +70,5 @@ def test_cells_are_no_part_of_an_export(library: Library, tmp_path: Path) -> Non
     library.sync()
     assert check_library(library.location, indexes()).findings == []
     export_library(library.location, tmp_path / "x.zip", "0")
-    with zipfile.ZipFile(tmp_path / "x.zip") as packed:
-        assert all(b"PRIVATEx" not in packed.read(name) for name in packed.namelist())
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert all(b"PRIVATEx" not in archive.read(name) for name in archive.namelist())

@@ -191,8 +191,8 @@ def test_each_damage_of_the_vector_file_is_named(folder: Path) -> None:
     assert codes(check(folder)) == ["vectors:ids"]
     store.apply((), [(77, text)], stamp, at)
     inspection = check(folder)
-    said = finding_text(inspection.findings[0], "en")
-    assert "1 passages of the catalogue are missing, 1 are not" in said
+    message = finding_text(inspection.findings[0], "en")
+    assert "1 passages of the catalogue are missing, 1 are not" in message
     store.apply([77], [(ids[0], other)], stamp, at)
     assert codes(check(folder)) == ["vectors:values"]
     short = FaissVectors()
@@ -283,7 +283,7 @@ def test_a_pointer_cannot_lead_out_of_the_library(folder: Path, tmp_path: Path) 
 
 def _state(library: Library) -> object:
     documents = [library.document(record.id) for record in library.documents()]
-    passages = [library.document_chunks(one.id) for one in documents if one]
+    passages = [library.document_chunks(entry.id) for entry in documents if entry]
     paths = [record.state.path for record in library.sources()]
     return documents, passages, paths, found(library, "green tea"), found(library, "茶 味道")
 
@@ -313,10 +313,10 @@ def test_any_damage_is_named_or_does_no_harm(folder: Path, tmp_path: Path) -> No
         sound = check(copy).ok
         try:
             with open_library(copy, create=False) as library:
-                same = _state(library) == expected
+                unchanged = _state(library) == expected
         except LocalragError:
-            same = False
-        assert same or not sound, (number, victim)
-        outcomes.add((same, sound))
+            unchanged = False
+        assert unchanged or not sound, (number, victim)
+        outcomes.add((unchanged, sound))
         shutil.rmtree(copy)
     assert outcomes == {(True, True), (True, False), (False, False)}

@@ -37,15 +37,15 @@ def filled(location: Location) -> Library:
     library = open_library(location)
     add(library, document(SECRET, source="secret.txt"), size=200)
     add(library, document("The glass house.", source="garden.txt"), size=200)
-    with open_cache(None, library) as kept:
-        kept.put("key", {"answer": SAYS, "contexts": [SECRET]}, 1.0)
+    with open_cache(None, library) as store:
+        store.put("key", {"answer": SAYS, "contexts": [SECRET]}, 1.0)
     return library
 
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[Library]:
-    with filled(tmp_path / "library") as made:
-        yield made
+    with filled(tmp_path / "library") as new_library:
+        yield new_library
 
 
 def test_it_goes_with_a_removal_and_before_it_is_reported(library: Library, cache: Path) -> None:
@@ -53,25 +53,25 @@ def test_it_goes_with_a_removal_and_before_it_is_reported(library: Library, cach
     removal = library.remove(sources=["secret.txt"])
     assert removal.purged
     assert not holds(cache, "4711")
-    with open_cache(None, library) as kept:
-        assert kept.get("key") is None
+    with open_cache(None, library) as store:
+        assert store.get("key") is None
 
 
 def test_it_stays_for_as_long_as_nothing_is_removed(library: Library, cache: Path) -> None:
     add(library, document("Tea.", source="tea.txt"), size=200)
     library.forget()
-    with open_library(library.location, create=False) as again, open_cache(None, again) as kept:
-        assert kept.get("key") is not None
-    with open_cache(None, library.location) as kept:
-        assert kept.get("key") is not None
+    with open_library(library.location, create=False) as again, open_cache(None, again) as store:
+        assert store.get("key") is not None
+    with open_cache(None, library.location) as store:
+        assert store.get("key") is not None
 
 
 def test_it_goes_with_a_rebuild_and_with_the_library(tmp_path: Path, cache: Path) -> None:
     with filled(tmp_path / "one") as library:
         library.rebuild_indexes()
         assert not holds(cache, "4711")
-        with open_cache(None, library) as kept:
-            kept.put("key", SAYS, 1.0)
+        with open_cache(None, library) as store:
+            store.put("key", SAYS, 1.0)
     assert holds(cache, "4711")
     delete_library(tmp_path / "one")
     assert not holds(cache, "4711")
@@ -90,17 +90,17 @@ def test_what_another_account_removes_goes_when_the_library_is_opened_next(
 ) -> None:
     with monkeypatch.context() as other:
         other.setattr(platformdirs, "user_cache_path", lambda *_, **__: tmp_path / "other")
-        with open_library(library.location, create=False) as theirs:
-            theirs.remove(sources=["secret.txt"])
+        with open_library(library.location, create=False) as foreign_library:
+            foreign_library.remove(sources=["secret.txt"])
     assert holds(cache, "4711"), "they cannot reach it"
     library.forget()  # as a server does once it sees that something was removed
     assert not holds(cache, "4711")
 
 
 def test_an_evaluation_that_goes_on_leaves_nothing_either(library: Library, cache: Path) -> None:
-    with open_cache(None, library) as kept:
+    with open_cache(None, library) as store:
         library.remove(sources=["secret.txt"])
-        kept.put("late", SAYS, 1.0)
+        store.put("late", SAYS, 1.0)
         if os.name != "nt":
             assert not holds(cache, "4711")
     library.forget()

@@ -44,15 +44,15 @@ def test_what_is_used_while_all_is_forgotten_is_closed_after_its_use(tmp_path: P
 
 def test_removals_tell_one_from_another_and_their_end(tmp_path: Path) -> None:
     with open_library(tmp_path / "library") as library:
-        seen = [library.removals()]
+        states = [library.removals()]
         add(library, document("One.", source="a.txt"))
         add(library, document("Two.", source="b.txt"))
-        assert library.removals() == seen[0]
+        assert library.removals() == states[0]
         for name in ("a.txt", "b.txt"):
             library.remove(sources=[name])
-            seen.append(library.removals())
-        assert len(set(seen)) == 3
-        assert not any(one.due for one in seen)
+            states.append(library.removals())
+        assert len(set(states)) == 3
+        assert not any(removal.due for removal in states)
 
 
 def test_a_library_that_nobody_closes_leaves_no_file_open(tmp_path: Path) -> None:

@@ -63,21 +63,21 @@ def test_tables_and_their_schema_go(place: Database) -> None:
     with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
         home = dialect.home(number)
         assert session.execute("SELECT to_regnamespace(%s)", [home]).fetchone() == (None,)
-        counted = session.execute(
+        count = session.execute(
             f"SELECT count(*) FROM {dialect.SCHEMA}.chunks WHERE library = %s", [number]
         ).fetchone()
-        assert counted == (0,)
+        assert count == (0,)
 
 
 def test_what_others_put_into_the_folder_stays(tmp_path: Path) -> None:
     place = tmp_path / "library"
     filled(place).close()
-    mine = {"notes.md": "mine", "vectors/own.bin": "mine", "uploads.bak": "mine"}
-    for name, text in mine.items():
+    own_files = {"notes.md": "mine", "vectors/own.bin": "mine", "uploads.bak": "mine"}
+    for name, text in own_files.items():
         (place / name).write_text(text)
     assert delete_library(place) == "others"
-    left = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
-    assert left == {str(Path(name)) for name in mine}
+    names = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+    assert names == {str(Path(name)) for name in own_files}
     assert b"green tea" not in bytes_on_disk(place)
 
 

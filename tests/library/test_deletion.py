@@ -37,26 +37,26 @@ def marked(tag: str, words: int = 30, headings: int = 3) -> Document:
 def traces(document: Document, tag: str) -> dict[str, bytes]:
     """All that must not stay: texts in UTF-8 and UTF-16, vectors in either width, the id."""
     words = ["body", "正文", "title", "标题", "path", "page", "heading", "author"]
-    found: dict[str, bytes] = {}
+    patterns: dict[str, bytes] = {}
     for word in words:
-        found[word] = f"{word}{tag}x".encode()
-        found[f"{word} in UTF-16"] = f"{word}{tag}x".encode("utf-16-le")
-    found["id"] = document.id.encode()
+        patterns[word] = f"{word}{tag}x".encode()
+        patterns[f"{word} in UTF-16"] = f"{word}{tag}x".encode("utf-16-le")
+    patterns["id"] = document.id.encode()
     chunks = WindowChunker(40, 0).chunk(document)
     vectors = EMBEDDER.embed_documents([passage_text(chunk) for chunk in chunks])
     for number, vector in enumerate(vectors):
         rounded = vector.astype("<f2").astype(np.float32)
-        found[f"float16 vector {number}"] = vector.astype("<f2").tobytes()[:32]
-        found[f"float32 vector {number}"] = vector.tobytes()[:32]
-        found[f"rounded vector {number}"] = rounded.tobytes()[:32]
-        held = Rows.of(np.array([0]), rounded[None])
-        found[f"one-bit code {number}"] = held.codes.tobytes()
-        found[f"vector in steps {number}"] = held.levels.tobytes()[:32]
+        patterns[f"float16 vector {number}"] = vector.astype("<f2").tobytes()[:32]
+        patterns[f"float32 vector {number}"] = vector.tobytes()[:32]
+        patterns[f"rounded vector {number}"] = rounded.tobytes()[:32]
+        rows = Rows.of(np.array([0]), rounded[None])
+        patterns[f"one-bit code {number}"] = rows.codes.tobytes()
+        patterns[f"vector in steps {number}"] = rows.levels.tobytes()[:32]
     for chunk in chunks:
-        found[f"id of passage {chunk.position}"] = chunk.id.to_bytes(8, "little")
-        found[f"id of passage {chunk.position} in SQLite"] = chunk.id.to_bytes(8, "big")
-        found[f"id of passage {chunk.position} as a key"] = varint(chunk.id)
-    return found
+        patterns[f"id of passage {chunk.position}"] = chunk.id.to_bytes(8, "little")
+        patterns[f"id of passage {chunk.position} in SQLite"] = chunk.id.to_bytes(8, "big")
+        patterns[f"id of passage {chunk.position} as a key"] = varint(chunk.id)
+    return patterns
 
 
 def varint(number: int) -> bytes:
@@ -91,7 +91,7 @@ def test_no_trace_stays_however_rows_have_moved(tmp_path: Path, seed: int) -> No
     """SQLite leaves copies behind when it moves rows between pages."""
     draw = random.Random(seed)
     alive: dict[str, Document] = {}
-    gone: dict[str, Document] = {}
+    removed_documents: dict[str, Document] = {}
     with open_library(tmp_path) as library:
         for step in range(10):
             for number in range(draw.randrange(4, 16)):
@@ -99,28 +99,28 @@ def test_no_trace_stays_however_rows_have_moved(tmp_path: Path, seed: int) -> No
                 alive[tag] = marked(tag, draw.randrange(1, 60), draw.randrange(6))
                 add(library, alive[tag])
             for tag in draw.sample(sorted(alive), 3):
-                gone[tag] = alive.pop(tag)
-                library.remove(sources=[gone[tag].source])
+                removed_documents[tag] = alive.pop(tag)
+                library.remove(sources=[removed_documents[tag].source])
             content = bytes_on_disk(tmp_path)
-            for tag in gone:
+            for tag in removed_documents:
                 for word in ("body", "正文", "title", "path", "heading", "author"):
                     assert f"{word}{tag}x".encode() not in content, (step, word, tag)
 
 
 def test_answers_are_those_of_a_library_that_never_had_it(tmp_path: Path) -> None:
-    with open_library(tmp_path / "one") as one, open_library(tmp_path / "never") as never:
+    with open_library(tmp_path / "one") as library, open_library(tmp_path / "never") as never:
         for number in range(12):
-            add(one, marked(f"n{number}"))
-            found(one, "body")
+            add(library, marked(f"n{number}"))
+            found(library, "body")
             if number % 3:
                 add(never, marked(f"n{number}"))
         for number in range(0, 12, 3):
-            one.remove(sources=[marked(f"n{number}").source])
+            library.remove(sources=[marked(f"n{number}").source])
         for question in ("bodyn1x0 bodyn2x3", "正文n4x", "pagen5x title", "bodyn0x1"):
-            assert found(one, question) == found(never, question)
+            assert found(library, question) == found(never, question)
             terms = question.split()
-            assert one.keywords.frequencies(terms) == never.keywords.frequencies(terms)
-        assert one.counts() == never.counts()
+            assert library.keywords.frequencies(terms) == never.keywords.frequencies(terms)
+        assert library.counts() == never.counts()
 
 
 class KilledError(BaseException):
@@ -255,21 +255,23 @@ def hide_first_document(catalogue: Path, index: str) -> None:
 @pytest.mark.parametrize("index", ["sqlite_autoindex_blocks_1", "chunks_by_document"])
 def test_what_an_index_hides_is_removed_too(tmp_path: Path, index: str) -> None:
     directory = tmp_path / "library"
-    gone, left = marked("gone"), marked("left")
+    removed_document, survivor = marked("gone"), marked("left")
     with open_library(directory) as library:
-        add(library, gone)
-        add(library, left, path="left.txt")
+        add(library, removed_document)
+        add(library, survivor, path="left.txt")
         library.sync()
     hide_first_document(directory / "catalogue.sqlite", index)
     with open_library(directory) as library:
-        assert library.remove(documents=[gone.id]).purged
+        assert library.remove(documents=[removed_document.id]).purged
         assert library.counts().documents == 1
         dense, keyword = found(library, "bodygonex1")
         assert not {chunk for chunk, _ in [*dense, *keyword]} - {
-            chunk.id for chunk in library.document_chunks(left.id)
+            chunk.id for chunk in library.document_chunks(survivor.id)
         }
     content = bytes_on_disk(directory)
-    assert [name for name, trace in traces(gone, "gone").items() if trace in content] == []
+    assert [
+        name for name, trace in traces(removed_document, "gone").items() if trace in content
+    ] == []
 
 
 def test_files_that_could_not_be_read_are_forgotten_with_every_byte(tmp_path: Path) -> None:
@@ -285,6 +287,6 @@ def test_files_that_could_not_be_read_are_forgotten_with_every_byte(tmp_path: Pa
         library.remove(unread=[f"/SECRET{number}x.pdf" for number in range(200)])
         library.set_unread([], forgotten=[f"/SECRET{number}x.pdf" for number in range(200, 300)])
         library.purge_if_due()
-        assert [one.state.path for one in library.unread()] == ["/KEPTx.pdf"]
+        assert [source.state.path for source in library.unread()] == ["/KEPTx.pdf"]
         assert b"SECRET" not in bytes_on_disk(tmp_path)
     assert b"SECRET" not in bytes_on_disk(tmp_path)

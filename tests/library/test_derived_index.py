@@ -44,16 +44,19 @@ class SharedWords:
     def open(self, at): ...
 
     def apply(self, removed, added, stamp, at=None):
-        left = {n: terms for n, terms in self.held.items() if n not in removed}
-        self.held, self.stamp = left | dict(added), stamp
+        remainder = {n: terms for n, terms in self.held.items() if n not in removed}
+        self.held, self.stamp = remainder | dict(added), stamp
 
     def search(self, query, k, allowed=None):
         hits = [Hit(n, len({*terms} & {*query})) for n, terms in self.held.items()]
-        kept = [h for h in hits if h.score and (allowed is None or h.chunk_id in allowed)]
-        return sorted(kept, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
+        allowed_hits = [h for h in hits if h.score and (allowed is None or h.chunk_id in allowed)]
+        return sorted(allowed_hits, key=lambda hit: (-hit.score, hit.chunk_id))[:k]
 
     def frequencies(self, terms):
-        return len(self.held), [sum(term in held for held in self.held.values()) for term in terms]
+        return len(self.held), [
+            sum(term in terms_of_passage for terms_of_passage in self.held.values())
+            for term in terms
+        ]
 
     def alike(self, term, edits, k, allowed=None):
         return [hit for hit in self.search([term], k, allowed) if edits]
@@ -214,8 +217,8 @@ def test_only_what_is_allowed_is_found_with_the_same_scores(
 ) -> None:
     index = filled(kind, place, *range(30))
     everywhere = {hit.chunk_id: hit.score for hit in index.search(kind.content(4), 99)}
-    allowed = np.array([2, 4, 9, 77], dtype=np.int64)
-    hits = index.search(kind.content(4), 99, allowed)
+    ids = np.array([2, 4, 9, 77], dtype=np.int64)
+    hits = index.search(kind.content(4), 99, ids)
     assert {hit.chunk_id for hit in hits} == {2, 4, 9}
     assert {hit.chunk_id: hit.score for hit in hits} == pytest.approx(
         {number: everywhere[number] for number in (2, 4, 9)}
@@ -352,43 +355,43 @@ def test_a_library_asks_a_store_that_others_share(tmp_path: Path) -> None:
     lines = inspect.getsource(FakeStore).splitlines()
     assert sum(map(bool, map(str.strip, lines))) <= 30
     store = FakeStore()
-    made = Indexes(partial(RemoteVectors, store), SharedWords, Words(), passage_text)
-    with open_library(tmp_path, indexes=made) as library:
+    indexes = Indexes(partial(RemoteVectors, store), SharedWords, Words(), passage_text)
+    with open_library(tmp_path, indexes=indexes) as library:
         for name in ("tea", "sea"):
             add(library, document(f"about {name}", source=name))
         library.sync()
         (first, *_), vectors = zip(*store.held.items(), strict=True)
         assert library.vectors.search(vectors[0], 1)[0].chunk_id == first
         assert store.puts == 2
-    with open_library(tmp_path, indexes=made) as library:
+    with open_library(tmp_path, indexes=indexes) as library:
         assert len(library.vectors.search(vectors[0], 5)) == 2
         assert store.puts == 2  # what it has is taken up, not sent again
         library.remove(sources=["tea"])
         library.sync()
         assert len(store.held) == 1
-    assert check_library(tmp_path, made).findings == []
+    assert check_library(tmp_path, indexes).findings == []
 
 
 def test_a_store_at_another_state_is_filled_anew(tmp_path: Path) -> None:
     store = FakeStore()
-    made = Indexes(partial(RemoteVectors, store), SharedWords, Words(), passage_text)
-    with open_library(tmp_path, indexes=made) as library:
+    indexes = Indexes(partial(RemoteVectors, store), SharedWords, Words(), passage_text)
+    with open_library(tmp_path, indexes=indexes) as library:
         add(library, document("about tea", source="tea"))
         library.sync()
-        held = dict(store.held)
+        vectors = dict(store.held)
     store.mark(("another line of changes", 7))
-    store.put([99], np.ones((1, len(next(iter(held.values())))), dtype=np.float32))
-    with open_library(tmp_path, indexes=made) as library:
-        assert [hit.chunk_id for hit in library.vectors.search(next(iter(held.values())), 5)] == [
-            *held
-        ]
-    assert store.held.keys() == held.keys()
+    store.put([99], np.ones((1, len(next(iter(vectors.values())))), dtype=np.float32))
+    with open_library(tmp_path, indexes=indexes) as library:
+        assert [
+            hit.chunk_id for hit in library.vectors.search(next(iter(vectors.values())), 5)
+        ] == [*vectors]
+    assert store.held.keys() == vectors.keys()
 
 
 def test_a_new_index_answers_a_search(tmp_path: Path) -> None:
     assert sum(map(bool, map(str.strip, inspect.getsource(SharedWords).splitlines()))) <= 30
-    made = Indexes(FaissVectors, SharedWords, Words(), passage_text)
-    with open_library(tmp_path, indexes=made) as library:
+    indexes = Indexes(FaissVectors, SharedWords, Words(), passage_text)
+    with open_library(tmp_path, indexes=indexes) as library:
         for name, text in {"tea": "green tea in spring", "sea": "the old harbour"}.items():
             add(library, document(text, source=name))
         library.sync()
@@ -398,4 +401,4 @@ def test_a_new_index_answers_a_search(tmp_path: Path) -> None:
         library.remove(sources=["tea"])
         assert library.keywords.search(["tea"], 5) == []
         assert library.keywords.frequencies(["harbour"]) == (1, [1])
-    assert check_library(tmp_path, made).findings == []
+    assert check_library(tmp_path, indexes).findings == []

@@ -23,7 +23,7 @@ def unit_vectors(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
 
 def filled(count: int = 50) -> tuple[SearchedVectors, np.ndarray]:
     store, vectors = SearchedVectors(), unit_vectors(count)
-    store.apply((), (((1 << 62) + 3 * n, one) for n, one in enumerate(vectors)), ("epoch", 1))
+    store.apply((), (((1 << 62) + 3 * n, vector) for n, vector in enumerate(vectors)), ("epoch", 1))
     return store, vectors
 
 
@@ -44,12 +44,12 @@ def test_more_wanted_than_there_are() -> None:
 
 
 def test_ties_go_to_the_smaller_id_whatever_the_order_and_k() -> None:
-    same = np.repeat(unit_vectors(1), 40, axis=0)
+    equal_vectors = np.repeat(unit_vectors(1), 40, axis=0)
     ids = [int(n) for n in np.random.default_rng(1).permutation(40)]
     store = SearchedVectors()
-    store.apply((), zip(ids, same, strict=True), ("epoch", 1))
+    store.apply((), zip(ids, equal_vectors, strict=True), ("epoch", 1))
     for k in (1, 7, 40):
-        assert [hit.chunk_id for hit in store.search(same[0], k)] == list(range(k))
+        assert [hit.chunk_id for hit in store.search(equal_vectors[0], k)] == list(range(k))
 
 
 def test_wrong_shape_names_both() -> None:
@@ -101,13 +101,13 @@ def test_scores_are_those_of_all_compared(tmp_path: Path) -> None:
     coarse, exact = small(200), SearchedVectors(0)
     for store in (coarse, exact):
         store.apply((), enumerate(vectors), ("epoch", 1))
-    found = 0
+    count = 0
     for query in unit_vectors(20, 64, seed=1):
-        hits, wanted = coarse.search(query, 10), exact.search(query, 10)
+        hits, expected = coarse.search(query, 10), exact.search(query, 10)
         scores = {hit.chunk_id: hit.score for hit in exact.search(query, 2000)}
         assert [hit.score for hit in hits] == [scores[hit.chunk_id] for hit in hits]
-        found += len({hit.chunk_id for hit in hits} & {hit.chunk_id for hit in wanted})
-    assert 150 < found < 200, "an approximation, and a good one"
+        count += len({hit.chunk_id for hit in hits} & {hit.chunk_id for hit in expected})
+    assert 150 < count < 200, "an approximation, and a good one"
 
 
 def test_the_best_by_codes_are_ranked_as_they_are() -> None:
@@ -116,8 +116,8 @@ def test_the_best_by_codes_are_ranked_as_they_are() -> None:
     store = small(200, 300)
     store.apply((), enumerate(vectors), ("epoch", 1))
     coder = one_bit_codes(64)
-    held = coder.encode(vectors)
-    codes = coder.index(held)
+    rows = coder.encode(vectors)
+    codes = coder.index(rows)
     for query in unit_vectors(20, 64, seed=1):
         scores, places = codes.search(coder.rotated(query[None]), 2000)
         first = np.sort(places[0][scores[0] >= scores[0][199]])
@@ -148,22 +148,22 @@ def test_all_that_can_be_among_the_best_are_named(dimension: int) -> None:
     whole, parts = SearchedVectors(0), SearchedVectors(0, capacity=64)
     for store in (whole, parts):
         store.apply((), zip(ids.tolist(), vectors, strict=True), ("epoch", 1))
-    every = AllVectors(ids, vectors.astype(np.float16))
+    whole_index = AllVectors(ids, vectors.astype(np.float16))
     for number, query in enumerate(odd_vectors(60, dimension)):
-        allowed = np.sort(np.random.default_rng(number).choice(ids, 300, replace=False))
+        numbers = np.sort(np.random.default_rng(number).choice(ids, 300, replace=False))
         for k in (1, 10, 300, 2000):
             expected = compared(ids, vectors.astype(np.float16), query, k)
             assert whole.search(query, k) == parts.search(query, k) == expected
-            some = compared(allowed, vectors[allowed // 3].astype(np.float16), query, k)
-            assert whole.search(query, k, allowed) == parts.search(query, k, allowed) == some
-            assert every.search(query, k, allowed) == some
+            brute_force = compared(numbers, vectors[numbers // 3].astype(np.float16), query, k)
+            assert whole.search(query, k, numbers) == parts.search(query, k, numbers) == brute_force
+            assert whole_index.search(query, k, numbers) == brute_force
 
 
 def test_few_more_are_named_than_asked_for() -> None:
     store = SearchedVectors(0)
     store.apply((), enumerate(unit_vectors(2000, 512)), ("epoch", 1))
-    named = [len(store.candidates(query, 10)) for query in unit_vectors(20, 512, seed=1)]
-    assert 10 <= np.mean(named) < 200
+    counts = [len(store.candidates(query, 10)) for query in unit_vectors(20, 512, seed=1)]
+    assert 10 <= np.mean(counts) < 200
 
 
 @pytest.mark.parametrize("kind", ["one large number", "alike"])
@@ -219,8 +219,10 @@ def test_importing_the_room_imports_no_heavy_library() -> None:
         "import sys, localrag.factory; "
         "print([m for m in ('faiss', 'rank_bm25', 'torch') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
 
 
 SEARCHED = """
@@ -237,7 +239,7 @@ for store in (FaissVectors(20, exact=40, capacity=128), FaissVectors(0)):
 
 def test_who_reads_pdfs_first_searches_no_worse() -> None:
     """FAISS and PyMuPDF are made with SWIG, which hands out the classes of who was there first."""
-    said = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", SEARCHED.format(imports=imports)],
             capture_output=True,
@@ -246,5 +248,5 @@ def test_who_reads_pdfs_first_searches_no_worse() -> None:
         ).stdout
         for imports in ("", "import pymupdf, faiss", "import faiss, pymupdf")
     }
-    assert len(said) == 1
-    assert all("7" in line for line in said.pop().splitlines())
+    assert len(outputs) == 1
+    assert all("7" in line for line in outputs.pop().splitlines())

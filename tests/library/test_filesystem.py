@@ -45,8 +45,8 @@ def found(library: Library, word: str) -> tuple[list[str], list[str]]:
     query = EMBEDDER.embed_queries([word])[0]
     hits = library.keywords.search([word], 1), library.vectors.search(query, 1)
     by_keyword, by_vector = (
-        [chunk.text for chunk in library.chunks(hit.chunk_id for hit in some).values()]
-        for some in hits
+        [chunk.text for chunk in library.chunks(hit.chunk_id for hit in results).values()]
+        for results in hits
     )
     return by_keyword, by_vector
 
@@ -81,8 +81,8 @@ def test_who_would_change_it_is_told_why_not(protected: Path) -> None:
         ):
             with pytest.raises(LibraryError, match="is read-only"):
                 change()
-    left = {name: one for name, one in state(protected).items() if name in before}
-    assert left == before
+    stamps = {name: stamp for name, stamp in state(protected).items() if name in before}
+    assert stamps == before
 
 
 def test_its_indexes_are_followed_in_memory(protected: Path, monkeypatch: Any) -> None:
@@ -125,11 +125,11 @@ with open_library(directory, create=False) as library:
 def test_on_a_medium_that_is_mounted_read_only(shelf: Path, tmp_path: Path) -> None:
     place = tmp_path / "medium"
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1]), str(Path.cwd())]
-    done = on_read_only_medium(
+    result = on_read_only_medium(
         shelf, place, sys.executable, "-c", READ_ONLY, f"{place}/library", *paths
     )
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
+    assert result.returncode == 0, result.stderr
+    first, second = result.stdout.splitlines()
     assert first == "1 2"
     assert "is read-only" in second
 
@@ -164,17 +164,17 @@ def test_what_the_system_says_is_put_into_our_words(tmp_path: Path) -> None:
 
 
 def mounted(monkeypatch: pytest.MonkeyPatch, *mounts: tuple[str, str, str]) -> None:
-    found = [SimpleNamespace(mountpoint=p, fstype=kind, opts=opts) for p, kind, opts in mounts]
-    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: found)
+    partitions = [SimpleNamespace(mountpoint=p, fstype=kind, opts=opts) for p, kind, opts in mounts]
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: partitions)
 
 
 def test_a_network_drive_is_named(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounted(monkeypatch, ("/", "ext4", "rw"), (str(shelf.parent), "nfs4", "rw"))
     assert filesystem.network_drive(shelf) == "nfs4"
-    found = check_library(shelf, indexes())
-    assert found.ok
-    assert [finding.code for finding in found.findings] == ["network-drive"]
-    assert "nfs4" in finding_text(found.findings[0])
+    inspection = check_library(shelf, indexes())
+    assert inspection.ok
+    assert [finding.code for finding in inspection.findings] == ["network-drive"]
+    assert "nfs4" in finding_text(inspection.findings[0])
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,9 @@ def test_a_keyword_index_ahead_of_its_pointer_is_no_damage(
         with pytest.raises(LibraryError, match="cannot be used"):
             library.sync()
     found_then = check_library(shelf, indexes())
-    assert [(one.part, one.code) for one in found_then.findings] == [("keywords", "behind")]
+    assert [(finding.part, finding.code) for finding in found_then.findings] == [
+        ("keywords", "behind")
+    ]
     with open_library(shelf) as library:
         assert found(library, "river")[0] == ["a river"]
         library.sync()

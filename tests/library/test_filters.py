@@ -39,8 +39,8 @@ def keywords(request: pytest.FixtureRequest) -> InvertedKeywords | RankBm25Keywo
     engine = InvertedKeywords() if request.param == "inverted" else RankBm25Keywords()
     texts = [draw.choices(words, weights, k=draw.randint(3, 30)) for _ in range(COUNT)]
     for start in range(0, COUNT, 1000):  # several segments
-        some = zip(chunk_ids()[start : start + 1000], texts[start : start + 1000], strict=True)
-        engine.apply((), some, ("epoch", start))
+        batch = zip(chunk_ids()[start : start + 1000], texts[start : start + 1000], strict=True)
+        engine.apply((), batch, ("epoch", start))
     return engine
 
 
@@ -59,61 +59,61 @@ def vectors() -> SearchedVectors:
 @pytest.mark.parametrize("k", [1, 10, 50])
 def test_keyword_search_equals_brute_force(keywords: Any, size: int, k: int) -> None:
     for seed, query in enumerate((["word0"], ["word3", "word50"], ["word7", "word9", "word59"])):
-        allowed = allowed_of(size, seed)
-        kept = set(allowed.tolist())
-        everything = keywords.search(query, COUNT)
-        assert len(everything) > 100
-        expected = [hit for hit in everything if hit.chunk_id in kept][:k]
-        assert keywords.search(query, k, allowed) == expected
+        allowed_ids = allowed_of(size, seed)
+        ids = set(allowed_ids.tolist())
+        full_ranking = keywords.search(query, COUNT)
+        assert len(full_ranking) > 100
+        expected = [hit for hit in full_ranking if hit.chunk_id in ids][:k]
+        assert keywords.search(query, k, allowed_ids) == expected
 
 
 def test_keyword_search_reads_on_past_what_is_not_allowed(keywords: Any) -> None:
-    everything = keywords.search(["word0", "word1"], COUNT)
-    worst = everything[-1500:]
-    allowed = np.array(sorted(hit.chunk_id for hit in worst), dtype=np.int64)
-    assert keywords.search(["word0", "word1"], 10, allowed) == worst[:10]
+    full_ranking = keywords.search(["word0", "word1"], COUNT)
+    worst = full_ranking[-1500:]
+    ids = np.array(sorted(hit.chunk_id for hit in worst), dtype=np.int64)
+    assert keywords.search(["word0", "word1"], 10, ids) == worst[:10]
 
 
 @pytest.mark.parametrize("size", SHARES)
 @pytest.mark.parametrize("k", [1, 10, 350])
 def test_dense_search_equals_brute_force(vectors: SearchedVectors, size: int, k: int) -> None:
     for seed in range(3):
-        allowed = allowed_of(size, seed)
-        kept = set(allowed.tolist())
+        allowed_ids = allowed_of(size, seed)
+        ids = set(allowed_ids.tolist())
         query = np.random.default_rng(seed).standard_normal(16).astype(np.float32)
-        everything = vectors.search(query, COUNT)
-        expected = [hit for hit in everything if hit.chunk_id in kept][:k]
-        found = vectors.search(query, k, allowed)
-        assert [hit.chunk_id for hit in found] == [hit.chunk_id for hit in expected]
-        assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-6)
+        full_ranking = vectors.search(query, COUNT)
+        expected = [hit for hit in full_ranking if hit.chunk_id in ids][:k]
+        hits = vectors.search(query, k, allowed_ids)
+        assert [hit.chunk_id for hit in hits] == [hit.chunk_id for hit in expected]
+        assert [h.score for h in hits] == pytest.approx([h.score for h in expected], abs=1e-6)
 
 
 def test_ids_that_are_not_there_are_passed_over(keywords: Any, vectors: SearchedVectors) -> None:
-    allowed = np.array([1, 2, 3, *chunk_ids(5)], dtype=np.int64)
-    assert {h.chunk_id for h in keywords.search(["word0"], 50, allowed)} <= set(chunk_ids(5))
+    ids = np.array([1, 2, 3, *chunk_ids(5)], dtype=np.int64)
+    assert {h.chunk_id for h in keywords.search(["word0"], 50, ids)} <= set(chunk_ids(5))
     query = np.ones(16, dtype=np.float32)
-    assert {h.chunk_id for h in vectors.search(query, 50, allowed)} == set(chunk_ids(5))
+    assert {h.chunk_id for h in vectors.search(query, 50, ids)} == set(chunk_ids(5))
 
 
 @pytest.fixture
 def library(where: Where) -> Iterator[Library]:
-    opened = open_library(where("library"))
+    new_library = open_library(where("library"))
     pages = [f"page {n} speaks about tea and gardens at length" for n in range(1, 13)]
-    add(opened, document(*pages, source="a"), "/home/me/tea/2024/long report.pdf")
-    add(opened, document("tea in a markdown file"), "/home/me/tea/notes.md")
-    add(opened, document("tea on a web page"), "/home/me/web/PAGE.HTM")
-    add(opened, document("tea in plain text, with ü and 茶"), "/home/me/tea/2023/笔记.txt")
-    add(opened, document("tea on windows"), r"C:\Users\me\tea\win.md")
-    with opened:
-        yield opened
+    add(new_library, document(*pages, source="a"), "/home/me/tea/2024/long report.pdf")
+    add(new_library, document("tea in a markdown file"), "/home/me/tea/notes.md")
+    add(new_library, document("tea on a web page"), "/home/me/web/PAGE.HTM")
+    add(new_library, document("tea in plain text, with ü and 茶"), "/home/me/tea/2023/笔记.txt")
+    add(new_library, document("tea on windows"), r"C:\Users\me\tea\win.md")
+    with new_library:
+        yield new_library
 
 
-def names(library: Library, wanted: Filter) -> set[str]:
-    ids = library.chunk_ids(wanted)
+def names(library: Library, condition: Filter) -> set[str]:
+    ids = library.chunk_ids(condition)
     assert ids.dtype == np.int64
     assert ids.tolist() == sorted(set(ids.tolist()))
     chunks = library.chunks(ids.tolist())
-    sources = library.sources_of({chunk.document_id for chunk in chunks.values()}, wanted)
+    sources = library.sources_of({chunk.document_id for chunk in chunks.values()}, condition)
     return {path.replace("\\", "/").rsplit("/", 1)[1] for path in sources.values()}
 
 
@@ -197,23 +197,23 @@ def test_days_are_local_and_whole_moments_exact(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (moment,) = {record.added_at for record in library.documents()[:1]}
-    added = datetime.fromisoformat(moment)
+    addition = datetime.fromisoformat(moment)
     second = timedelta(seconds=1)
-    today = added.astimezone().date()
+    today = addition.astimezone().date()
     far = timedelta(days=1)
     assert "notes.md" in names(library, Filter(since=today, until=today + far))
     assert names(library, Filter(since=today + 2 * far)) == set()
     assert names(library, Filter(until=today - far)) == set()
-    assert "long report.pdf" in names(library, Filter(since=added, until=added))
-    assert "long report.pdf" not in names(library, Filter(until=added - second))
-    everywhere = added.astimezone(UTC).replace(microsecond=900_000)
+    assert "long report.pdf" in names(library, Filter(since=addition, until=addition))
+    assert "long report.pdf" not in names(library, Filter(until=addition - second))
+    everywhere = addition.astimezone(UTC).replace(microsecond=900_000)
     assert "long report.pdf" in names(library, Filter(since=everywhere))
     assert "long report.pdf" in names(library, Filter(until=everywhere))
 
 
 def test_the_same_bytes_elsewhere_are_named_as_the_filter_wants(library: Library) -> None:
-    same = document("tea in a markdown file")
-    add(library, same, "/another/copy.txt")
+    copy = document("tea in a markdown file")
+    add(library, copy, "/another/copy.txt")
     assert names(library, Filter(sources=("notes.md",))) == {"notes.md"}
     assert names(library, Filter(path="/another/*")) == {"copy.txt"}
     assert names(library, Filter(path="/another/*", types=("markdown",))) == set()
@@ -253,28 +253,28 @@ def test_who_knows_files_by_names_asks_by_names(wanted: Filter, found: set[str])
 
 
 def test_what_a_client_says_of_paths_does_not_count() -> None:
-    given = Filter(types=("pdf",), within=frozenset(NAMES))
-    assert given.by_names(NAMES) == Filter(types=("pdf",))
+    condition = Filter(types=("pdf",), within=frozenset(NAMES))
+    assert condition.by_names(NAMES) == Filter(types=("pdf",))
 
 
 def test_a_filter_stays_within_paths(library: Library) -> None:
-    everything = library.paths()
-    some = frozenset(path for path in everything if path.endswith(".md"))
-    assert names(library, Filter(within=some)) == {"notes.md", "win.md"}
+    paths = library.paths()
+    subset = frozenset(path for path in paths if path.endswith(".md"))
+    assert names(library, Filter(within=subset)) == {"notes.md", "win.md"}
     assert names(library, Filter(within=frozenset())) == set()
-    assert names(library, Filter(within=frozenset(everything))) == names(library, Filter())
+    assert names(library, Filter(within=frozenset(paths))) == names(library, Filter())
 
 
 def test_within_searches_only_what_is_allowed(library: Library) -> None:
-    allowed = library.chunk_ids(Filter(types=("markdown",)))
+    ids = library.chunk_ids(Filter(types=("markdown",)))
     query = EMBEDDER.embed_queries(["tea"])[0]
     for hits in (
-        library.vectors.within(allowed).search(query, 10),
-        library.keywords.within(allowed).search(["tea"], 10),
+        library.vectors.within(ids).search(query, 10),
+        library.keywords.within(ids).search(["tea"], 10),
     ):
-        assert {hit.chunk_id for hit in hits} == set(allowed.tolist()) != set()
+        assert {hit.chunk_id for hit in hits} == set(ids.tolist()) != set()
     everywhere = {hit.chunk_id: hit.score for hit in library.keywords.search(["tea"], 100)}
-    for hit in library.keywords.within(allowed).search(["tea"], 10):
+    for hit in library.keywords.within(ids).search(["tea"], 10):
         assert hit.score == everywhere[hit.chunk_id], "statistics are those of the whole library"
 
 
@@ -298,7 +298,7 @@ def test_within_searches_only_what_is_allowed(library: Library) -> None:
     ],
 )
 def test_what_makes_no_sense_is_said(make: Callable[[], Filter], said: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError) as error:
         make()
-    assert said in str(caught.value)
-    assert caught.value.hint
+    assert said in str(error.value)
+    assert error.value.hint

@@ -31,10 +31,10 @@ pytestmark = [
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
     directory = tmp_path / "stick" / "library"
-    with open_library(directory) as made:
-        add(made, document("green tea is picked in spring", source="tea.txt"))
-        add(made, document("the harbour holds many ships", source="ships.txt"))
-        made.sync()
+    with open_library(directory) as new_library:
+        add(new_library, document("green tea is picked in spring", source="tea.txt"))
+        add(new_library, document("the harbour holds many ships", source="ships.txt"))
+        new_library.sync()
     (directory / "kv").mkdir()
     (directory / "kv" / f"{'0' * 40}.kv").write_bytes(b"a state")
     return directory
@@ -195,13 +195,13 @@ def fifo(path: Path) -> None:
 
 
 def listening(path: Path) -> None:
-    here = Path.cwd()
+    folder = Path.cwd()
     os.chdir(path.parent)  # a socket's path is short
     try:
-        with closing(socket.socket(socket.AF_UNIX)) as one:
-            one.bind(path.name)
+        with closing(socket.socket(socket.AF_UNIX)) as listener:
+            listener.bind(path.name)
     finally:
-        os.chdir(here)
+        os.chdir(folder)
 
 
 def device(path: Path) -> None:
@@ -254,20 +254,20 @@ def test_what_is_replaced_whole_leaves_its_other_name_alone(
             OPERATIONS[operation](library, tmp_path)
         assert state(canary) == before, operation
         assert stat.S_IMODE((canary / "precious").stat().st_mode) == 0o644, operation
-        for made in ("export", "archive"):
-            (tmp_path / made).unlink(missing_ok=True)
+        for file in ("export", "archive"):
+            (tmp_path / file).unlink(missing_ok=True)
 
 
 def test_a_folder_is_no_file_and_a_file_no_folder(
     library: Path, canary: Path, tmp_path: Path
 ) -> None:
     for name, make in (("keywords", Path.touch), ("vectors", Path.touch)):
-        kept = tmp_path / "kept"
-        (library / name).rename(kept)
+        backup = tmp_path / "kept"
+        (library / name).rename(backup)
         make(library / name)
         for operation in ("search", "check"):
             refused(library, canary, tmp_path, operation, f"{name} is a f(older|ile)")
-        replaced(library / name, lambda path, kept=kept: kept.rename(path))  # type: ignore[misc]
+        replaced(library / name, lambda path, aside=backup: aside.rename(path))  # type: ignore[misc]
     search(library)
 
 
@@ -311,8 +311,8 @@ def test_a_library_that_the_user_reaches_over_a_link(library: Path, tmp_path: Pa
     (tmp_path / "shelf").symlink_to(library.parent)
     for way in (tmp_path / "mine", tmp_path / "shelf" / "library"):
         assert search(way) == search(library)
-        with open_library(way) as opened:
-            assert opened.directory == library
+        with open_library(way) as opened_library:
+            assert opened_library.directory == library
 
 
 def test_a_folder_of_other_things_is_called_that(tmp_path: Path) -> None:
@@ -323,9 +323,9 @@ def test_a_folder_of_other_things_is_called_that(tmp_path: Path) -> None:
 
 def test_every_name_that_a_library_makes_is_known(library: Path) -> None:
     more(library)
-    ours = set(gate.all_of_ours(library))
-    there = {library, *library.rglob("*")}
-    assert {path for path in there - ours if not path.name.endswith(".lock")} == set()
+    library_files = set(gate.all_of_ours(library))
+    paths = {library, *library.rglob("*")}
+    assert {path for path in paths - library_files if not path.name.endswith(".lock")} == set()
 
 
 def test_whoever_opens_a_catalogue_or_takes_a_lock_has_come_through_the_gate() -> None:

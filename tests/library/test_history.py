@@ -22,22 +22,22 @@ TEA = document("云溪茶园在三月采摘春茶。", source="/tea.txt")
 
 @pytest.fixture
 def library(where: Where) -> Iterator[Library]:
-    with open_library(where("library")) as one:
-        add(one, ELM)
-        add(one, TEA)
-        one.keep_history(on=True)
-        yield one
+    with open_library(where("library")) as new_library:
+        add(new_library, ELM)
+        add(new_library, TEA)
+        new_library.keep_history(on=True)
+        yield new_library
 
 
 def keep(library: Library, talk: str, text: str, *of: Document, after: int = 0) -> bool:
-    ids = [one.id for one in of]
+    ids = [original.id for original in of]
     return library.keep_answer(talk, f"question {text}", f'"answer {text}"', ids, after=after)
 
 
 def kept(library: Library) -> dict[str, list[str]]:
     return {
-        one.key: [each.record for each in library.kept_answers(one.key)]
-        for one in library.conversations()
+        conversation.key: [answer.record for answer in library.kept_answers(conversation.key)]
+        for conversation in library.conversations()
     }
 
 
@@ -63,7 +63,10 @@ def test_conversations_are_listed_by_their_first_question_the_newest_first(
     first, second = library.conversations()
     assert (first.key, first.title, first.answers) == ("a", "question one", 2)
     assert (second.key, len(second.title)) == ("b", 300)
-    assert [one.question for one in library.kept_answers("a")] == ["question one", "question three"]
+    assert [answer.question for answer in library.kept_answers("a")] == [
+        "question one",
+        "question three",
+    ]
     assert library.kept_answers("nothing") == []
 
 
@@ -94,11 +97,11 @@ def test_answers_go_with_their_document_to_the_last_byte(library: Library, how: 
         library.replace([NewDocument(ELM, [], 30, "en", "window 20", chunks, vectors)])
         library.purge_if_due()
     assert kept(library) == {"b": ['"answer OTHERx"'], "a": ['"answer STAYSx"']}
-    left = bytes_on_disk(library.directory)
+    content = bytes_on_disk(library.directory)
     # Beside a database lies what is derived alone.
-    assert (b"STAYSx" in left) == isinstance(library.location, Path)
-    for gone in (b"GOESx", b"AFTERx"):
-        assert gone not in left
+    assert (b"STAYSx" in content) == isinstance(library.location, Path)
+    for trace in (b"GOESx", b"AFTERx"):
+        assert trace not in content
 
 
 def test_what_is_deleted_leaves_no_byte(library: Library) -> None:
@@ -117,11 +120,11 @@ def test_it_is_no_part_of_an_export(library: Library, tmp_path: Path) -> None:
     library.sync()
     assert check_library(library.location, indexes()).findings == []
     export_library(library.location, tmp_path / "x.zip", "0")
-    with zipfile.ZipFile(tmp_path / "x.zip") as packed:
-        assert b"PRIVATEx" not in packed.read("catalogue.sqlite")
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert b"PRIVATEx" not in archive.read("catalogue.sqlite")
     import_library(tmp_path / "x.zip", tmp_path / "there", indexes=indexes(), describe=str)
-    with open_library(tmp_path / "there") as there:
-        assert not there.keeps_history
-        assert there.conversations() == []
-        assert there.counts().documents == 2
+    with open_library(tmp_path / "there") as copy:
+        assert not copy.keeps_history
+        assert copy.conversations() == []
+        assert copy.counts().documents == 2
     assert library.keeps_history

@@ -97,9 +97,9 @@ def test_another_schema_than_ours_is_not_opened(folder: Path, script: str) -> No
 def test_what_it_says_of_another_schema(folder: Path) -> None:
     with sql(folder) as connection:
         connection.execute("CREATE TRIGGER t DELETE ON blocks BEGIN SELECT 1; END")
-    with pytest.raises(LibraryDamagedError, match="not as localrag creates it") as raised:
+    with pytest.raises(LibraryDamagedError, match="not as localrag creates it") as error:
         use(folder)
-    assert "localrag import" in raised.value.hint
+    assert "localrag import" in error.value.hint
 
 
 def test_a_trigger_that_comes_while_the_library_is_open(folder: Path) -> None:
@@ -144,7 +144,7 @@ def test_tables_that_give_their_rows_for_ever(folder: Path, table: str) -> None:
     with sql(folder) as connection:
         connection.execute("INSERT INTO removals VALUES (1, 0)")
     make_endless(folder / "catalogue.sqlite", table)
-    started = time.thread_time()
+    start = time.thread_time()
     assert not check(folder).ok
     with suppress(LocalragError):
         use(folder)
@@ -152,7 +152,7 @@ def test_tables_that_give_their_rows_for_ever(folder: Path, table: str) -> None:
         assert not library.remove(sources=["c.txt"]).purged
     with pytest.raises(LocalragError):
         export_library(folder, folder.with_name("export"), "0")
-    assert time.thread_time() - started < 60  # it would never end
+    assert time.thread_time() - start < 60  # it would never end
 
 
 def test_a_journal_that_has_sqlite_delete_other_files(folder: Path, tmp_path: Path) -> None:
@@ -259,9 +259,9 @@ def test_ids_that_cannot_have_been_stored(folder: Path, value: str) -> None:
             lambda: library.remove(sources=["a.txt"]),
             lambda: library.spread_chunks(5),
         ):
-            with pytest.raises(LibraryDamagedError, match="cannot have stored") as raised:
+            with pytest.raises(LibraryDamagedError, match="cannot have stored") as error:
                 use_of_ids()
-            assert "localrag check" in raised.value.hint
+            assert "localrag check" in error.value.hint
     assert "values" in [finding.code for finding in check(folder).findings]
 
 
@@ -275,9 +275,9 @@ def test_numbers_after_which_none_follows(folder: Path, table: str, reference: s
             if column in columns and name != "removals":
                 connection.execute(f"UPDATE {name} SET {column} = {2**63 - 1} WHERE {column} = 1")
     with open_library(folder, create=False) as library:
-        with pytest.raises(LibraryDamagedError, match="9223372036854775807") as raised:
+        with pytest.raises(LibraryDamagedError, match="9223372036854775807") as error:
             add(library, document("a third one", source="c.txt"))
-        assert "localrag check" in raised.value.hint
+        assert "localrag check" in error.value.hint
     assert "values" in [finding.code for finding in check(folder).findings]
 
 

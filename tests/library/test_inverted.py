@@ -110,20 +110,20 @@ def test_removed_passages_are_counted_no_more(
     passages = dict(enumerate(corpus(120)))
     index = filled(passages)
     index.apply([*range(0, 120, 3), 999], [], ("epoch", 2))
-    left = {number: terms for number, terms in passages.items() if number % 3}
+    remainder = {number: terms for number, terms in passages.items() if number % 3}
     for query in (["word3"], ["知识", "word4", "word5"]):
         scores = {hit.chunk_id: hit.score for hit in index.search(query, 200)}
-        assert scores == pytest.approx(bm25(query, left), rel=1e-12)
+        assert scores == pytest.approx(bm25(query, remainder), rel=1e-12)
 
 
 def test_both_engines_agree_on_scores() -> None:
     passages = corpus(300, seed=5)
-    one, other = InvertedKeywords(), RankBm25Keywords()
-    for index in (one, other):
+    inverted, reference_engine = InvertedKeywords(), RankBm25Keywords()
+    for index in (inverted, reference_engine):
         index.apply((), enumerate(passages), FIRST)
     for query in (["word7"], ["检索", "word8", "word9"]):
-        reference = {hit.chunk_id: hit.score for hit in other.search(query, 300)}
-        scores = {hit.chunk_id: hit.score for hit in one.search(query, 300)}
+        reference = {hit.chunk_id: hit.score for hit in reference_engine.search(query, 300)}
+        scores = {hit.chunk_id: hit.score for hit in inverted.search(query, 300)}
         assert scores == pytest.approx(reference, rel=1e-12)
 
 
@@ -181,9 +181,9 @@ def test_a_change_that_is_cut_off_leaves_all_as_it_was(tmp_path: Path) -> None:
         yield 2, ["b"]
         raise KeyboardInterrupt
 
-    for removed in ((), (1,)):
+    for removals in ((), (1,)):
         with pytest.raises(KeyboardInterrupt):
-            index.apply(removed, interrupted(), ("epoch", 2), at)
+            index.apply(removals, interrupted(), ("epoch", 2), at)
         assert index.search(["b"], 5) == []
         assert opened(at).stamp == FIRST
     index.apply((1,), [(2, ["b"])], ("epoch", 2), at)
@@ -221,13 +221,13 @@ def test_common_terms_change_no_answer_where_they_are_skipped() -> None:
     indexes = InvertedKeywords(), InvertedKeywords(capacity=300)
     for index in indexes:
         index.apply((), passages.items(), FIRST)
-    some = np.array(sorted(draw.sample(sorted(passages), 400)), dtype=np.int64)
+    subset = np.array(sorted(draw.sample(sorted(passages), 400)), dtype=np.int64)
     for _ in range(60):
         query = [*draw.choices(words, weights, k=draw.randint(1, 12)), "word0", "word1"]
         k = draw.choice((1, 5, 30))
         scores = bm25(query, passages)
-        for allowed in (None, some):
-            among = scores if allowed is None else {n: scores[n] for n in some if n in scores}
+        for allowed in (None, subset):
+            among = scores if allowed is None else {n: scores[n] for n in subset if n in scores}
             best = sorted(((-score, number) for number, score in among.items()))[:k]
             for index in indexes:
                 hits = index.search(query, k, allowed)
@@ -240,15 +240,15 @@ def test_common_terms_change_no_answer_where_they_are_skipped() -> None:
 def test_of_many_passages_those_with_rarer_terms_are_enough() -> None:
     words = {n: ["common"] * (n % 2) + [f"rare{n % 50}", f"own{n}"] for n in range(400)}
     whole, index = InvertedKeywords(), InvertedKeywords(whole=300, capacity=64)
-    for one in (whole, index):
-        one.apply((), words.items(), FIRST)
-    two, three = ["common", "rare7", "own9"], ["common", "rare7", "own9", "rare8"]
-    assert index.search(two, 400) == whole.search(two, 400)
-    hits = index.search(three, 400)
+    for engine in (whole, index):
+        engine.apply((), words.items(), FIRST)
+    pair_query, triple_query = ["common", "rare7", "own9"], ["common", "rare7", "own9", "rare8"]
+    assert index.search(pair_query, 400) == whole.search(pair_query, 400)
+    hits = index.search(triple_query, 400)
     assert {hit.chunk_id for hit in hits} == {n for n in words if n % 50 in (7, 8) or n == 9}
-    assert hits == [hit for hit in whole.search(three, 400) if hit in hits]
-    some = np.array([7, 8, 9, 11], dtype=np.int64)
-    assert [hit.chunk_id for hit in index.search(three, 9, some)] == [9, 7, 8]
+    assert hits == [hit for hit in whole.search(triple_query, 400) if hit in hits]
+    subset = np.array([7, 8, 9, 11], dtype=np.int64)
+    assert [hit.chunk_id for hit in index.search(triple_query, 9, subset)] == [9, 7, 8]
 
 
 def test_words_of_many_letters_and_kinds() -> None:
@@ -260,8 +260,8 @@ def test_words_of_many_letters_and_kinds() -> None:
     for term in terms:
         assert [hit.chunk_id for hit in indexes[0].search([term], 9)] == [terms.index(term)]
         for edits in (1, 2):
-            ours, reference = (index.alike(term, edits, 99) for index in indexes)
-            assert ours == reference != []
+            words_found, reference = (index.alike(term, edits, 99) for index in indexes)
+            assert words_found == reference != []
 
 
 def test_a_term_may_stand_very_often_in_a_passage(tmp_path: Path) -> None:
@@ -281,13 +281,13 @@ def test_counts_that_a_byte_does_not_hold(tmp_path: Path) -> None:
     at = storage(tmp_path / "often")
     index = kept(at, *list(passages.items())[:30])
     index.apply((), list(passages.items())[30:], ("epoch", 2), at)
-    gone = [n for n in passages if n % 4 == 0]
-    index.apply(gone, (), ("epoch", 3), at)
+    removals = [n for n in passages if n % 4 == 0]
+    index.apply(removals, (), ("epoch", 3), at)
     assert index.erase(at, ("epoch", 3))
-    left = {n: terms for n, terms in passages.items() if n not in gone}
-    assert index.verify(left.items()).differing == 0
+    remainder = {n: terms for n, terms in passages.items() if n not in removals}
+    assert index.verify(remainder.items()).differing == 0
     for query in (["one"], ["two", "one"], ["three"]):
-        expected = bm25(query, left)
+        expected = bm25(query, remainder)
         hits = index.search(query, 99)
         assert {hit.chunk_id for hit in hits} == set(expected)
         for hit in hits:
@@ -318,9 +318,9 @@ def test_what_a_passage_inherits_is_a_field_of_its_own() -> None:
                 expected[key] = expected.get(key, 0) + idf * tf * 2.2 / (tf + 1.2)
     hits = {hit.chunk_id: hit.score for hit in index.search(["liability", "ottway", "lease"], 9)}
     assert hits == pytest.approx(expected)
-    allowed = np.array([2, 3], dtype=np.int64)
-    some = {hit.chunk_id: hit.score for hit in index.search(["ottway", "lease"], 9, allowed)}
-    assert some.keys() == {2, 3}
+    ids = np.array([2, 3], dtype=np.int64)
+    scores_of_ids = {hit.chunk_id: hit.score for hit in index.search(["ottway", "lease"], 9, ids)}
+    assert scores_of_ids.keys() == {2, 3}
     assert index.frequencies(["ottway", "lease", "tea", "x"]) == (4, [1, 2, 1, 0])
     assert index.holders("liability").tolist() == [1, 2]
     index.apply([1], (), ("epoch", 2))
@@ -339,8 +339,8 @@ def test_of_many_passages_the_best_are_those_of_all_with_inherited_terms() -> No
     index = InvertedKeywords()
     index.apply((), entries, FIRST)
     query = ["word1", "word2", "检索", "word7", "C++"]
-    every = index.search(query, 3000)
-    assert index.search(query, 10) == every[:10]
+    full_ranking = index.search(query, 3000)
+    assert index.search(query, 10) == full_ranking[:10]
 
 
 def test_rank_bm25_knows_one_field() -> None:

@@ -42,7 +42,7 @@ def jobs(place: Database) -> Iterator[Jobs]:
 
 
 def states(jobs: Jobs) -> list[str]:
-    return [one.state for one in jobs.all()]
+    return [job.state for job in jobs.all()]
 
 
 def test_a_library_in_a_folder_has_none(tmp_path: Path) -> None:
@@ -53,22 +53,27 @@ def test_a_library_in_a_folder_has_none(tmp_path: Path) -> None:
 def test_one_job_of_a_library_runs_at_a_time(jobs: Jobs) -> None:
     assert jobs.take("a") is None
     first, second = jobs.put("add", DOCS), jobs.put("rebuild", Arguments())
-    taken = jobs.take("a")
-    assert taken is not None
-    assert (taken.number, taken.node, taken.attempts, taken.state) == (first, "a", 1, "running")
-    assert taken.arguments == DOCS
+    taken_job = jobs.take("a")
+    assert taken_job is not None
+    assert (taken_job.number, taken_job.node, taken_job.attempts, taken_job.state) == (
+        first,
+        "a",
+        1,
+        "running",
+    )
+    assert taken_job.arguments == DOCS
     assert jobs.take("b") is None
-    assert jobs.renew(taken, Progress(files=5, done=2))
-    assert [one.progress.done for one in jobs.all()] == [2, 0]
-    assert jobs.done(taken, Progress(files=5, done=5, unread=1))
+    assert jobs.renew(taken_job, Progress(files=5, done=2))
+    assert [job.progress.done for job in jobs.all()] == [2, 0]
+    assert jobs.done(taken_job, Progress(files=5, done=5, unread=1))
     assert states(jobs) == ["done", "waiting"]
     then = jobs.take("b")
     assert then is not None
     assert (then.number, then.kind) == (second, "rebuild")
-    ended = jobs.all()[0]
-    assert ended.began
-    assert ended.made <= ended.ended
-    assert ended.progress.unread == 1
+    ended_job = jobs.all()[0]
+    assert ended_job.began
+    assert ended_job.made <= ended_job.ended
+    assert ended_job.progress.unread == 1
 
 
 def test_libraries_have_jobs_of_their_own(jobs: Jobs, place: Database, postgres: str) -> None:
@@ -80,30 +85,30 @@ def test_libraries_have_jobs_of_their_own(jobs: Jobs, place: Database, postgres:
         number = jobs.all()[0].number
         with pytest.raises(UsageError):
             other.jobs.cancel(number)
-        mine = other.jobs.put("rebuild", Arguments())
+        job_number = other.jobs.put("rebuild", Arguments())
         assert (jobs.take("a"), other.jobs.take("a")) != (None, None)
-        assert other.jobs.all()[0].number == mine
+        assert other.jobs.all()[0].number == job_number
 
 
 def test_nodes_that_look_at_once_take_a_job_once(jobs: Jobs, place: Database) -> None:
     for _ in range(6):
         jobs.put("add", DOCS)
-    taken: list[object] = []
+    jobs_taken: list[object] = []
     start = threading.Barrier(8)
 
     def look(name: str) -> None:
         with closing(PostgresCatalogue(place)) as catalogue:
-            mine = Jobs(catalogue)
+            own_jobs = Jobs(catalogue)
             start.wait()
-            if (job := mine.take(name)) is not None:
-                taken.append(job)
+            if (job := own_jobs.take(name)) is not None:
+                jobs_taken.append(job)
 
     threads = [threading.Thread(target=look, args=(f"node {n}",)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(taken) == 1
+    assert len(jobs_taken) == 1
     assert states(jobs).count("running") == 1
 
 
@@ -114,17 +119,17 @@ def test_a_node_that_falls_silent_loses_its_job_and_can_say_nothing_of_it(jobs: 
     assert jobs.take("other") is None
     assert jobs.renew(lost, Progress(), SHORT)
     time.sleep(2 * SHORT)
-    found = jobs.take("other")
-    assert found is not None
-    assert (found.number, found.attempts) == (lost.number, 2)
-    assert "silent" in str(found.fault)
-    said = LibraryError("too late")
+    job = jobs.take("other")
+    assert job is not None
+    assert (job.number, job.attempts) == (lost.number, 2)
+    assert "silent" in str(job.fault)
+    error = LibraryError("too late")
     assert not jobs.renew(lost, Progress())
     assert not jobs.done(lost, Progress())
-    assert not jobs.failed(lost, Progress(), said, again=True)
+    assert not jobs.failed(lost, Progress(), error, again=True)
     assert not jobs.give_back(lost)
     assert states(jobs) == ["running"]
-    assert jobs.done(found, Progress())
+    assert jobs.done(job, Progress())
     assert jobs.all()[0].fault is None
 
 
@@ -169,9 +174,9 @@ def test_a_job_that_fails_is_tried_again_in_a_while(
 
 def test_a_node_leaves_to_others_what_it_cannot_do(jobs: Jobs) -> None:
     jobs.put("add", DOCS)
-    taken = jobs.take("blind")
-    assert taken is not None
-    jobs.decline(taken, "not there")
+    taken_job = jobs.take("blind")
+    assert taken_job is not None
+    jobs.decline(taken_job, "not there")
     assert jobs.take("blind") is None
     (job,) = jobs.all()
     assert (job.state, job.attempts, job.declined) == ("waiting", 0, {"blind": "not there"})
@@ -190,7 +195,7 @@ def test_a_node_leaves_to_others_what_it_cannot_do(jobs: Jobs) -> None:
         assert jobs.take(name) is None
     (job,) = jobs.all()
     assert job.declined == {"blind": "not there", "vm": "not there", "pc": "not allowed"}
-    assert sorted(one.split()[3] for one in reasons(job)) == ["blind", "pc", "vm"]
+    assert sorted(reason.split()[3] for reason in reasons(job)) == ["blind", "pc", "vm"]
     again = jobs.take("vm:1:gh")  # from where it can be done now
     assert again is not None
     assert again.declined == {"blind": "not there", "pc": "not allowed"}
@@ -205,10 +210,10 @@ def test_a_node_leaves_to_others_what_it_cannot_do(jobs: Jobs) -> None:
 
 def test_cancelling(jobs: Jobs) -> None:
     running, waiting = jobs.put("add", DOCS), jobs.put("rebuild", Arguments())
-    taken = jobs.take("a")
-    assert taken is not None
+    taken_job = jobs.take("a")
+    assert taken_job is not None
     jobs.cancel(running)
-    assert not jobs.renew(taken, Progress())
+    assert not jobs.renew(taken_job, Progress())
     jobs.cancel(waiting)
     assert states(jobs) == ["cancelled", "cancelled"]
     assert jobs.take("a") is None
@@ -223,8 +228,8 @@ def test_jobs_go_with_their_library(jobs: Jobs, place: Database) -> None:
         number = other.number
         other.drop()
         with other.session() as session:
-            left = session.execute("SELECT 1 FROM localrag.jobs WHERE library = %s", [number])
-            assert left.fetchall() == []
+            rows = session.execute("SELECT 1 FROM localrag.jobs WHERE library = %s", [number])
+            assert rows.fetchall() == []
 
 
 @pytest.mark.parametrize(

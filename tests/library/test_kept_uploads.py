@@ -42,8 +42,8 @@ def send(library: Library, scratch: Path, text: str = SENT, name: str = "report.
     """Upload a text; the id of its document."""
     file = scratch / "sent"
     file.write_text(text, encoding="utf-8")
-    (told,) = indexer(library).upload(file, name).committed
-    return told.document_id
+    (commit,) = indexer(library).upload(file, name).committed
+    return commit.document_id
 
 
 def elsewhere(act: Callable[[], None]) -> None:
@@ -85,7 +85,7 @@ def test_an_upload_goes_though_a_file_elsewhere_has_its_name(
         indexer(library).add([mine.parent])
         assert library.remove(documents=[send(library, tmp_path, text)]).purged
         assert text.encode() not in bytes_on_disk(tmp_path / "one")
-        assert [one.state.path for one in library.sources()] == [str(mine)]
+        assert [source.state.path for source in library.sources()] == [str(mine)]
 
 
 @pytest.mark.parametrize("text", [SENT, MINE], ids=["other bytes", "the same bytes"])
@@ -97,9 +97,9 @@ def test_a_file_of_ones_own_is_pruned_though_an_upload_has_its_name(
         indexer(library).add([mine.parent])
         mine.unlink()
         assert indexer(library).add([mine.parent], prune=True).removed == (str(mine),)
-        kept = tmp_path / "one" / UPLOADS / "report.txt"
-        assert [one.state.path for one in library.sources()] == [str(kept)]
-        assert kept.read_text(encoding="utf-8") == text
+        upload = tmp_path / "one" / UPLOADS / "report.txt"
+        assert [source.state.path for source in library.sources()] == [str(upload)]
+        assert upload.read_text(encoding="utf-8") == text
 
 
 def test_bytes_that_lie_elsewhere_too_travel_once(mine: Path, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_bytes_that_lie_elsewhere_too_travel_once(mine: Path, tmp_path: Path) ->
     moved = (tmp_path / "one").rename(tmp_path / "moved")
     export_library(moved, tmp_path / "a.zip", "0")
     import_library(tmp_path / "a.zip", tmp_path / "new", indexes=indexes())
-    assert [one.name for one in (tmp_path / "new" / UPLOADS).iterdir()] == ["report.txt"]
+    assert [path.name for path in (tmp_path / "new" / UPLOADS).iterdir()] == ["report.txt"]
 
 
 @pytest.mark.parametrize("how", ["moved", "copied", "imported"])
@@ -117,31 +117,31 @@ def test_uploads_stay_where_their_library_lies_elsewhere_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """And none is read whole with every sweep."""
-    one, new = tmp_path / "one", tmp_path / "new"
-    with opened(one) as library:
+    place, new = tmp_path / "one", tmp_path / "new"
+    with opened(place) as library:
         document = send(library, tmp_path)
     if how == "moved":
-        one.rename(new)
+        place.rename(new)
     elif how == "copied":
-        shutil.copytree(one, new, copy_function=shutil.copyfile)
+        shutil.copytree(place, new, copy_function=shutil.copyfile)
     else:
-        export_library(one, tmp_path / "a.zip", "0")
+        export_library(place, tmp_path / "a.zip", "0")
         import_library(tmp_path / "a.zip", new, indexes=indexes())
-    kept, read = new / UPLOADS / "report.txt", list[Any]()
+    upload, reads = new / UPLOADS / "report.txt", list[Any]()
     digest = hashlib.file_digest
     with opened(new) as library, monkeypatch.context() as patched:
-        patched.setattr(hashlib, "file_digest", lambda *of: read.append(of) or digest(*of))
+        patched.setattr(hashlib, "file_digest", lambda *of: reads.append(of) or digest(*of))
         library.sweep_uploads()
-        assert len(read) == (0 if how == "moved" else 1)
+        assert len(reads) == (0 if how == "moved" else 1)
         library.sweep_uploads()
-        assert len(read) == (0 if how == "moved" else 1)
-        assert library.file_of(library.sources()[0].state.path) == kept
+        assert len(reads) == (0 if how == "moved" else 1)
+        assert library.file_of(library.sources()[0].state.path) == upload
     with opened(new) as library:
         (new / UPLOADS / "half.txt").write_text("of an upload that was killed", encoding="utf-8")
         send(library, tmp_path, MINE, "other.txt")
-        assert sorted(path.name for path in kept.parent.iterdir()) == ["other.txt", "report.txt"]
+        assert sorted(path.name for path in upload.parent.iterdir()) == ["other.txt", "report.txt"]
         assert library.remove(documents=[document]).purged
-        assert not kept.exists()
+        assert not upload.exists()
 
 
 @pytest.mark.parametrize("place", ["one", "moved"])
@@ -150,10 +150,10 @@ def test_an_upload_that_its_owner_has_changed_stays(tmp_path: Path, place: str) 
         send(library, tmp_path)
     (tmp_path / "one").rename(tmp_path / place)
     with opened(tmp_path / place) as library:
-        kept = tmp_path / place / UPLOADS / "report.txt"
-        kept.write_text("The lease was ended.", encoding="utf-8")
+        upload = tmp_path / place / UPLOADS / "report.txt"
+        upload.write_text("The lease was ended.", encoding="utf-8")
         library.sweep_uploads()
-        assert kept.read_text(encoding="utf-8") == "The lease was ended."
+        assert upload.read_text(encoding="utf-8") == "The lease was ended."
 
 
 def test_what_a_killed_import_or_move_left_is_in_nobodys_way(where: Where, tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_what_a_killed_import_or_move_left_is_in_nobodys_way(where: Where, tmp_p
         import_library(tmp_path / "a.zip", new, indexes=indexes())
     else:
         migrate_library(where(), new, indexes=indexes())
-    held = {one.name: one.read_text(encoding="utf-8") for one in (new / UPLOADS).iterdir()}
-    assert held == {"report.txt": SENT}
+    texts = {path.name: path.read_text(encoding="utf-8") for path in (new / UPLOADS).iterdir()}
+    assert texts == {"report.txt": SENT}
 
 
 def test_an_upload_that_was_killed_stays_on_no_node(
@@ -179,12 +179,12 @@ def test_an_upload_that_was_killed_stays_on_no_node(
     """Else its bytes would be there still once another node has removed the document."""
     place = read_url(f"{postgres}#{tmp_path.name}")
     with opened(place) as library:
-        kept = library.directory / UPLOADS / "report.txt"
+        upload = library.directory / UPLOADS / "report.txt"
         with monkeypatch.context() as killed:
             killed.setattr(Indexer, "_sync", lambda *_: elsewhere(library.forget))
             killed.setattr(Library, "sweep_uploads", lambda _: None)
             send(library, tmp_path)
-        assert kept.exists(), "while it is under way, nobody sweeps"
+        assert upload.exists(), "while it is under way, nobody sweeps"
         assert library.uploads.kept(library.sources()[0].state.path) == SENT.encode()
     with opened(place):
-        assert not kept.exists()
+        assert not upload.exists()

@@ -39,7 +39,7 @@ def test_what_was_said_to_be_done_is_done_and_nothing_by_half(where: Where) -> N
     place = where()
     open_library(place).close()
     chance, begin = random.Random(17), 0
-    there: dict[str, bool] = {}
+    states: dict[str, bool] = {}
     script = WRITER.format(tests=str(Path(__file__).parent))
     paths = os.pathsep.join(sys.path)
     for _ in range(KILLS):
@@ -50,14 +50,14 @@ def test_what_was_said_to_be_done_is_done_and_nothing_by_half(where: Where) -> N
             env={**os.environ, "PYTHONPATH": paths},
         )
         assert process.stdout is not None
-        said = [process.stdout.readline()]  # it has begun
+        lines = [process.stdout.readline()]  # it has begun
         time.sleep(chance.uniform(0, 0.3))
         process.kill()
-        said += process.communicate()[0].splitlines()
+        lines += process.communicate()[0].splitlines()
         last = ""
-        for line in said:
-            what, _, last = line.strip().partition(" ")
-            there[last] = what == "added"
+        for line in lines:
+            action, _, last = line.strip().partition(" ")
+            states[last] = action == "added"
         begin = int(last) + 2
         with open_library(place, create=False) as library:
             with library.writing():
@@ -65,10 +65,12 @@ def test_what_was_said_to_be_done_is_done_and_nothing_by_half(where: Where) -> N
             names = {record.state.path.removesuffix(".txt") for record in library.sources()}
             # What it was about when it was killed may be done or not.
             unsaid = {last, str(int(last) + 1)}
-            assert names - unsaid == {name for name, held in there.items() if held} - unsaid
-            there |= {name: name in names for name in unsaid}
+            assert names - unsaid == {name for name, present in states.items() if present} - unsaid
+            states |= {name: name in names for name in unsaid}
             dense, keyword = found(library, "document words")
             assert len(dense) == min(library.counts().chunks, MANY) >= len(keyword)
             assert bool(keyword) == bool(dense)
             library.purge_if_due()
-        assert not [one for one in check_library(place, indexes()).findings if one.damage]
+        assert not [
+            finding for finding in check_library(place, indexes()).findings if finding.damage
+        ]

@@ -76,8 +76,8 @@ def test_titles_are_found_whatever_their_case_in_any_script(where: Where) -> Non
     names = ("ÄRZTE.txt", "Ёлка.txt", "elm.txt", "ärzte 2.txt", "报告.txt")
 
     def titles(words: str, most: int = 5, **more: Any) -> list[str]:
-        found, _ = library.listed(most, words=words, **more)
-        return [one.title for one in found]
+        entries, _ = library.listed(most, words=words, **more)
+        return [entry.title for entry in entries]
 
     with opened(where()) as library:
         for name in names:
@@ -95,7 +95,7 @@ def test_titles_are_found_whatever_their_case_in_any_script(where: Where) -> Non
 
 def test_text_pages_and_spans_come_back_exactly(where: Where) -> None:
     long_page = "".join(chr(0x4E00 + n % 5000) for n in range(40_000))
-    one = Document(
+    original = Document(
         "ab" * 32,
         "book.pdf",
         "书",
@@ -104,24 +104,24 @@ def test_text_pages_and_spans_come_back_exactly(where: Where) -> None:
         {"author": "某人"},
     )
     with opened(where()) as library:
-        add(library, one, size=1000)
-        assert library.document(one.id) == one
+        add(library, original, size=1000)
+        assert library.document(original.id) == original
         start = 0
-        for page in one.pages:
+        for page in original.pages:
             for offset in {start, start + len(page.text) // 2, start + len(page.text)}:
-                assert library.place(one.id, offset) == Place(offset, number=page.number)
+                assert library.place(original.id, offset) == Place(offset, number=page.number)
             start += len(page.text) + 1
         for start, end in ((0, 5), (16_380, 16_390), (16_384, 32_768), (100, 40_010), (3, 3)):
-            assert library.text(one.id, start, end) == one.text[start:end]
-        chunks = WindowChunker(1000, 0).chunk(one)
-        assert library.document_chunks(one.id) == chunks
+            assert library.text(original.id, start, end) == original.text[start:end]
+        chunks = WindowChunker(1000, 0).chunk(original)
+        assert library.document_chunks(original.id) == chunks
         assert list(library.chunks([c.id for c in reversed(chunks)]).values()) == chunks[::-1]
-        record = library.document_record(one.id)
+        record = library.document_record(original.id)
         assert record is not None
         assert (record.title, record.sources, record.pages) == ("书", ("book.pdf",), 4)
         assert (record.language, record.metadata, record.chunks) == (
             "en",
-            one.metadata,
+            original.metadata,
             len(chunks),
         )
 
@@ -136,14 +136,14 @@ def test_unknown_ids_are_left_out(where: Where) -> None:
 
 def test_same_bytes_under_two_names_are_stored_once(where: Where) -> None:
     with opened(where()) as library:
-        one = document("the same words in both files")
-        add(library, one, "a.txt")
-        add(library, one, "b.txt")
+        original = document("the same words in both files")
+        add(library, original, "a.txt")
+        add(library, original, "b.txt")
         assert library.counts().documents == 1
-        assert library.sources_of([one.id]) == {one.id: "a.txt"}
+        assert library.sources_of([original.id]) == {original.id: "a.txt"}
         assert library.remove(sources=["a.txt"]).documents == ()
         assert found(library, "words")[1]
-        assert library.remove(sources=["b.txt"]).documents == (one.id,)
+        assert library.remove(sources=["b.txt"]).documents == (original.id,)
         assert found(library, "words") == ([], [])
 
 
@@ -262,21 +262,21 @@ def test_what_goes_during_a_search_leaves_no_gap(
 ) -> None:
     """Candidates are named first and their vectors looked up then."""
     with filled(where()) as library:
-        asked = EMBEDDER.embed_queries(["green tea"])[0]
-        before = library.vectors.search(asked, 3)
+        query_vector = EMBEDDER.embed_queries(["green tea"])[0]
+        before = library.vectors.search(query_vector, 3)
         best = library.chunks([before[0].chunk_id])[before[0].chunk_id]
-        named = FaissVectors.candidates
+        candidates = FaissVectors.candidates
 
         def gone_meanwhile(index: FaissVectors, query: Any, k: int, allowed: Any = None) -> Any:
-            ids = named(index, query, k, allowed)
+            ids = candidates(index, query, k, allowed)
             if library.has_document(best.document_id):
                 library.remove(documents=[best.document_id])
             return ids
 
         monkeypatch.setattr(FaissVectors, "candidates", gone_meanwhile)
-        hits = library.vectors.search(asked, 3)
+        hits = library.vectors.search(query_vector, 3)
         monkeypatch.undo()
-        assert hits == library.vectors.search(asked, 3)
+        assert hits == library.vectors.search(query_vector, 3)
         assert len(hits) == 3
         assert best.id not in {hit.chunk_id for hit in hits}
 
@@ -286,40 +286,40 @@ def test_vectors_of_another_model_are_never_compared(
 ) -> None:
     """Also where it is changed between the index and the catalogue: the ids can be the same."""
     with filled(tmp_path) as library, opened(tmp_path, create=False, embedding=None) as other:
-        asked = EMBEDDER.embed_queries(["green tea"])[0]
+        query_vector = EMBEDDER.embed_queries(["green tea"])[0]
         library.vectors.current()
-        named = FaissVectors.candidates
+        candidates = FaissVectors.candidates
 
         def changed_meanwhile(index: FaissVectors, query: Any, k: int, allowed: Any = None) -> Any:
-            ids = named(index, query, k, allowed)
+            ids = candidates(index, query, k, allowed)
             other.begin_rebuild("another")
-            for one in other.documents():
-                chunks = other.document_chunks(one.id)
-                other.stage([(one.id, chunks, np.eye(len(chunks), 96, dtype=np.float32))])
+            for entry in other.documents():
+                chunks = other.document_chunks(entry.id)
+                other.stage([(entry.id, chunks, np.eye(len(chunks), 96, dtype=np.float32))])
             other.finish_rebuild(EmbeddingIdentity("wide", "wide", 96), "window")
             return ids
 
         monkeypatch.setattr(FaissVectors, "candidates", changed_meanwhile)
         with pytest.raises(LibraryMismatchError):
-            library.vectors.search(asked, 3)
+            library.vectors.search(query_vector, 3)
 
 
 def test_vectors_are_looked_up_by_id(where: Where) -> None:
     with filled(where()) as library, library._catalogue.read() as snapshot:
-        every = dict(snapshot.embeddings_since(-1))
-        ids = np.array(sorted([*every, 5, (1 << 63) - 1]), dtype=np.int64)
-        found, vectors = snapshot.vectors_by_id(ids)
-        assert found.tolist() == sorted(every)
+        vectors_by_id = dict(snapshot.embeddings_since(-1))
+        ids = np.array(sorted([*vectors_by_id, 5, (1 << 63) - 1]), dtype=np.int64)
+        numbers, vectors = snapshot.vectors_by_id(ids)
+        assert numbers.tolist() == sorted(vectors_by_id)
         assert vectors.dtype == np.float16
-        for number, vector in zip(found.tolist(), vectors, strict=True):
-            assert np.array_equal(vector, every[number])
+        for number, vector in zip(numbers.tolist(), vectors, strict=True):
+            assert np.array_equal(vector, vectors_by_id[number])
         none, empty = snapshot.vectors_by_id(ids[:0])
         assert (len(none), empty.shape) == (0, (0, EMBEDDER.dimension))
 
 
 def searched_three_times(library: Library) -> list[Hit]:
     """As a search asks, and without its transaction; all three find the same, to the digit."""
-    asked = EMBEDDER.embed_queries(["green tea"])[0]
+    query = EMBEDDER.embed_queries(["green tea"])[0]
     hits = []
     for _ in range(2):
         with library.one_state():
@@ -327,8 +327,8 @@ def searched_three_times(library: Library) -> list[Hit]:
             library.keywords.current()
             legs = library.legs_at_hand()
             assert legs is not None
-            hits.append(legs.vectors.search(asked, 5))
-    hits.append(library.vectors.search(asked, 5))
+            hits.append(legs.vectors.search(query, 5))
+    hits.append(library.vectors.search(query, 5))
     assert hits[0] == hits[1] == hits[2]
     return hits[0]
 
@@ -336,19 +336,21 @@ def searched_three_times(library: Library) -> list[Hit]:
 def test_vectors_of_a_small_library_are_read_once(
     where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = EMBEDDER.embed_queries(["green tea"])[0]
+    query = EMBEDDER.embed_queries(["green tea"])[0]
     with filled(where()) as library:
-        first = library.vectors.search(asked, 5)
+        first = library.vectors.search(query, 5)
         assert library.vectors._all is None, "a process that searches once reads no more than that"
         assert searched_three_times(library) == first
-        some = np.array(sorted(hit.chunk_id for hit in first[1:4]), dtype=np.int64)
+        subset = np.array(sorted(hit.chunk_id for hit in first[1:4]), dtype=np.int64)
         with library._catalogue.read() as snapshot:
-            expected = compared(*snapshot.vectors_by_id(some), asked, 5)
+            expected = compared(*snapshot.vectors_by_id(subset), query, 5)
         monkeypatch.setattr(Snapshot, "vectors_by_id", None)  # as nothing is looked up from here
         monkeypatch.setattr(Snapshot, "all_vectors", None)
         assert searched_three_times(library) == first
-        assert library.vectors.search(asked, 5, some) == expected
-        assert library.vectors.search(asked, 0) == library.vectors.search(asked, 5, some[:0]) == []
+        assert library.vectors.search(query, 5, subset) == expected
+        assert (
+            library.vectors.search(query, 0) == library.vectors.search(query, 5, subset[:0]) == []
+        )
 
 
 def test_no_vector_of_what_was_removed_is_kept(where: Where) -> None:
@@ -358,15 +360,15 @@ def test_no_vector_of_what_was_removed_is_kept(where: Where) -> None:
         best = library.chunks([hit.chunk_id for hit in searched_three_times(library)])
         library.remove(documents=[next(iter(best.values())).document_id])
         assert library.vectors._all is None, "not even until the next search"
-        left = searched_three_times(library)
+        hits = searched_three_times(library)
         assert library.vectors._all is not None
-        assert next(iter(best)) not in {hit.chunk_id for hit in left}
+        assert next(iter(best)) not in {hit.chunk_id for hit in hits}
         library.forget()
         assert library.vectors._all is None
         searched_three_times(library)
         add(other, document("green tea", source="more.txt"))
-        assert searched_three_times(library) != left
-        assert {hit.chunk_id for hit in left} & {
+        assert searched_three_times(library) != hits
+        assert {hit.chunk_id for hit in hits} & {
             hit.chunk_id for hit in searched_three_times(library)
         }
 
@@ -375,21 +377,21 @@ def test_vectors_of_an_older_state_take_no_place(
     where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index may be brought to a later state while those of the one before are read."""
-    read = Snapshot.all_vectors
+    all_vectors = Snapshot.all_vectors
 
     def changed_meanwhile(snapshot: Snapshot) -> Any:
-        every = read(snapshot)
+        entries = all_vectors(snapshot)
         add(other, document("green tea", source="more.txt"))
         thread = threading.Thread(target=library.vectors.current)
         thread.start()
         thread.join()
         monkeypatch.undo()
-        return every
+        return entries
 
-    asked = EMBEDDER.embed_queries(["green tea"])[0]
+    query = EMBEDDER.embed_queries(["green tea"])[0]
     with filled(where()) as library, opened(where(), create=False) as other:
         for _ in range(2):
-            before = library.vectors.search(asked, 5)
+            before = library.vectors.search(query, 5)
             monkeypatch.setattr(Snapshot, "all_vectors", changed_meanwhile)
         assert library.vectors._all is None
         assert searched_three_times(library) != before
@@ -461,10 +463,10 @@ def test_terms_cut_otherwise_are_indexed_anew(where: Where) -> None:
 def test_another_model_is_refused_by_name(where: Where) -> None:
     filled(where()).close()
     other = EmbeddingIdentity("fingerprint", "bge-m3", 1024)
-    with pytest.raises(LibraryMismatchError) as caught:
+    with pytest.raises(LibraryMismatchError) as error:
         opened(where(), embedding=other)
     for word in ("hash", "bge-m3", "localrag rebuild"):
-        assert word in str(caught.value)
+        assert word in str(error.value)
     same_name = EmbeddingIdentity("0123456789abcdef", "hash", 64)
     with pytest.raises(LibraryMismatchError, match=r"hash \[0123456789ab\]"):
         opened(where(), embedding=same_name)
@@ -600,11 +602,11 @@ def test_empty_library_answers_nothing(where: Where) -> None:
 def test_many_threads_search_while_one_adds(where: Where) -> None:
     failures: list[BaseException] = []
     with filled(where()) as library:
-        done = threading.Event()
+        end = threading.Event()
 
         def search() -> None:
             try:
-                while not done.is_set():
+                while not end.is_set():
                     dense, keyword = found(library, "number")
                     ids = {chunk_id for chunk_id, _ in dense + keyword}
                     assert set(library.chunks(ids)) == ids
@@ -616,7 +618,7 @@ def test_many_threads_search_while_one_adds(where: Where) -> None:
             thread.start()
         for number in range(15):
             add(library, document(f"number {number}", source=f"{number}.txt"))
-        done.set()
+        end.set()
         for thread in threads:
             thread.join()
         assert failures == []

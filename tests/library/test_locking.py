@@ -34,15 +34,15 @@ def test_second_writer_is_told_who_holds_it(tmp_path: Path) -> None:
     process = other_process(tmp_path)
     lock = WriteLock(tmp_path)
     try:
-        with pytest.raises(LibraryLockedError) as caught, lock.hold(0.1):
+        with pytest.raises(LibraryLockedError) as error, lock.hold(0.1):
             pass
-        assert f"process {process.pid} on" in str(caught.value)
-        assert "since 20" in str(caught.value)
+        assert f"process {process.pid} on" in str(error.value)
+        assert "since 20" in str(error.value)
         holder = lock.current_holder()
         assert holder is not None
         assert holder.pid == process.pid
-        with lock.try_hold() as mine:
-            assert not mine
+        with lock.try_hold() as held_lock:
+            assert not held_lock
     finally:
         process.kill()
         process.communicate()
@@ -72,14 +72,14 @@ def test_second_writer_waits_and_says_so(tmp_path: Path) -> None:
 def test_lock_within_a_lock(tmp_path: Path) -> None:
     lock = WriteLock(tmp_path)
     with lock.hold(0):
-        with lock.hold(0), lock.try_hold() as mine:
-            assert mine
+        with lock.hold(0), lock.try_hold() as held_lock:
+            assert held_lock
         assert lock.holder() is not None
         result: list[bool] = []
 
         def other_thread() -> None:
-            with lock.try_hold() as mine:
-                result.append(mine)
+            with lock.try_hold() as inner_lock:
+                result.append(inner_lock)
 
         thread = threading.Thread(target=other_thread)
         thread.start()

@@ -57,12 +57,12 @@ def filled(place: Location, count: int = 12, **changes: Any) -> Library:
 
 
 def vector(question: str) -> np.ndarray:
-    found: np.ndarray = EMBEDDER.embed_queries([question])[0]
-    return found
+    array: np.ndarray = EMBEDDER.embed_queries([question])[0]
+    return array
 
 
 def served(library: Library) -> tuple[str, str]:
-    part = next(one for one in library.status().derived if one.name == "vectors")
+    part = next(index for index in library.status().derived if index.name == "vectors")
     return part.where, part.lacking
 
 
@@ -76,38 +76,40 @@ def rows(library: Library) -> int:
     catalogue = catalogue_of(library)
     with catalogue.session() as session:
         home = dialect.home(catalogue.number)
-        found = session.execute(f"SELECT count(*) FROM {home}.{dialect.NEAREST}").fetchone()
-    return int(found[0]) if found else -1
+        count = session.execute(f"SELECT count(*) FROM {home}.{dialect.NEAREST}").fetchone()
+    return int(count[0]) if count else -1
 
 
-def expect_the_same(one: Library, other: Library, k: int = 20) -> None:
-    allowed = one.chunk_ids(Filter())[::2]
+def expect_the_same(library: Library, other: Library, k: int = 20) -> None:
+    ids = library.chunk_ids(Filter())[::2]
     for question in QUESTIONS:
-        asked = vector(question)
-        assert one.vectors.search(asked, k) == other.vectors.search(asked, k)
-        within = one.vectors.within(allowed).search(asked, k)
-        assert within == other.vectors.within(allowed).search(asked, k)
+        query = vector(question)
+        assert library.vectors.search(query, k) == other.vectors.search(query, k)
+        within = library.vectors.within(ids).search(query, k)
+        assert within == other.vectors.within(ids).search(query, k)
         assert within
-        assert all(hit.chunk_id in allowed for hit in within)
+        assert all(hit.chunk_id in ids for hit in within)
 
 
 def test_it_ranks_as_a_node_to_the_digit(place: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    with filled(place) as there, opened(place, "node", create=False) as here:
-        assert served(there) == ("database", "")
-        assert served(here) == ("node", "")
-        expect_the_same(there, here)
-        assert not (there.directory / "vectors").exists() or here.vectors.current()
+    with filled(place) as database_library, opened(place, "node", create=False) as node_library:
+        assert served(database_library) == ("database", "")
+        assert served(node_library) == ("node", "")
+        expect_the_same(database_library, node_library)
+        assert (
+            not (database_library.directory / "vectors").exists() or node_library.vectors.current()
+        )
         monkeypatch.setattr(nearest, "EXACT", 3)  # what is allowed comes from the index, too
-        expect_the_same(there, here)
-        with there.one_state():  # in the transaction of a whole search, too
-            legs = there.legs_at_hand()
+        expect_the_same(database_library, node_library)
+        with database_library.one_state():  # in the transaction of a whole search, too
+            legs = database_library.legs_at_hand()
             assert legs is not None
             assert isinstance(legs.vectors, nearest._InDatabase)
-            asked = vector(QUESTIONS[0])
-            assert legs.vectors.search(asked, 20) == here.vectors.search(asked, 20)
-        nothing = there.chunk_ids(Filter())[:0]
-        assert there.vectors.within(nothing).search(vector("tea"), 5) == []
-        assert there.vectors.search(vector("tea"), 0) == []
+            query = vector(QUESTIONS[0])
+            assert legs.vectors.search(query, 20) == node_library.vectors.search(query, 20)
+        nothing = database_library.chunk_ids(Filter())[:0]
+        assert database_library.vectors.within(nothing).search(vector("tea"), 5) == []
+        assert database_library.vectors.search(vector("tea"), 0) == []
 
 
 def test_a_change_is_seen_at_once_by_every_node(place: Database) -> None:
@@ -120,8 +122,8 @@ def test_a_change_is_seen_at_once_by_every_node(place: Database) -> None:
         assert best.chunk_id in {chunk.id for chunk in writer.document_chunks(new.id)}
         writer.remove(sources=["mill.txt", "3.txt"])
         assert rows(writer) == writer.counts().chunks
-        left = {hit.chunk_id for hit in reader.vectors.search(vector("windmill"), 1000)}
-        assert left == set(writer.chunk_ids(Filter()).tolist())
+        ids = {hit.chunk_id for hit in reader.vectors.search(vector("windmill"), 1000)}
+        assert ids == set(writer.chunk_ids(Filter()).tolist())
     assert check_library(place, indexes()).ok
 
 
@@ -140,25 +142,27 @@ def test_the_index_of_the_server_is_used(place: Database) -> None:
 
 def test_recall_of_the_index(place: Database) -> None:
     """Candidates of the index alone, against all vectors compared."""
-    with opened(place) as there, opened(place, "node", create=False) as here:
+    with opened(place) as database_library, opened(place, "node", create=False) as node_library:
         add(
-            there, document(" ".join(f"{number * 7919 % 10007}" for number in range(6000))), size=25
+            database_library,
+            document(" ".join(f"{number * 7919 % 10007}" for number in range(6000))),
+            size=25,
         )
-        there.sync()
-        total = there.counts().chunks
+        database_library.sync()
+        total = database_library.counts().chunks
         assert total > 1000
-        found = 0
+        matches = 0
         for number in range(20):
-            asked = vector(f"{number} 7919 {number * 31}")
-            with there._catalogue.read() as snapshot:
+            query = vector(f"{number} 7919 {number * 31}")
+            with database_library._catalogue.read() as snapshot:
                 snapshot.sql.execute("SELECT set_config('enable_seqscan', 'off', true)")
-                extension = nearest._extension(snapshot, catalogue_of(there).number)
+                extension = nearest._extension(snapshot, catalogue_of(database_library).number)
                 assert isinstance(extension, nearest._Extension)
-                hits = nearest._InDatabase(snapshot, extension).search(asked, 10)
-            every = here.vectors.search(asked, total)
-            assert {*hits} <= {*every}
-            found += len({*hits} & {*every[:10]})
-        assert found >= 0.95 * 200
+                hits = nearest._InDatabase(snapshot, extension).search(query, 10)
+            ranking = node_library.vectors.search(query, total)
+            assert {*hits} <= {*ranking}
+            matches += len({*hits} & {*ranking[:10]})
+        assert matches >= 0.95 * 200
 
 
 def test_auto_takes_it_only_above_the_room(
@@ -168,23 +172,23 @@ def test_auto_takes_it_only_above_the_room(
         assert served(library) == ("node", "")
         monkeypatch.setattr(VectorPlacement, "is_too_small", lambda *_: True)
         assert served(library)[1] in ("extension", "index")
-        asked = vector(QUESTIONS[0])
-        before = library.vectors.search(asked, 10)
+        query = vector(QUESTIONS[0])
+        before = library.vectors.search(query, 10)
         library.sync()
         assert served(library) == ("database", "")
         assert not (library.directory / "vectors" / "index.json").exists()
-        assert library.vectors.search(asked, 10) == before
+        assert library.vectors.search(query, 10) == before
         monkeypatch.undo()
         assert served(library) == ("node", "")
-        assert library.vectors.search(asked, 10) == before
+        assert library.vectors.search(query, 10) == before
 
 
 def test_the_room_counts_what_an_index_takes(tmp_path: Path) -> None:
     with filled(tmp_path / "folder", 12) as library:
         (part, _) = library.status().derived
         count, dimension = library.counts().chunks, EMBEDDER.dimension
-        taken = count * (dimension + dimension // 8 + 32)
-        assert taken * 0.8 < part.size < taken * 1.2
+        size = count * (dimension + dimension // 8 + 32)
+        assert size * 0.8 < part.size < size * 1.2
     assert VectorPlacement(megabytes=6).is_too_small(10_000, 512)
     assert not VectorPlacement(megabytes=7).is_too_small(10_000, 512)
 
@@ -192,8 +196,8 @@ def test_the_room_counts_what_an_index_takes(tmp_path: Path) -> None:
 def test_without_pgvector_the_node_goes_on(
     place: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = "CREATE EXTENSION IF NOT EXISTS no_such_extension_as_this"
-    monkeypatch.setattr(nearest, "_CREATE", refused)
+    statement = "CREATE EXTENSION IF NOT EXISTS no_such_extension_as_this"
+    monkeypatch.setattr(nearest, "_CREATE", statement)
     alone = replace(place, name=f"{place.name}_{os.getpid()}")
     with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
         session.execute(f"CREATE DATABASE {alone.name}")
@@ -235,15 +239,15 @@ def test_an_account_that_may_not_create_tables(
     """It adds all the same, and what the server searches by follows where it is there."""
     with filled(place, 5, where="auto") as library, editing(library) as editor:
         monkeypatch.setattr(VectorPlacement, "is_too_small", lambda *_: True)
-        with opened(editor, "auto", create=False) as theirs:
-            add(theirs, document("a windmill on the hill", source="mill.txt"))
-            theirs.sync()
-            assert served(theirs) == ("node", "index")
+        with opened(editor, "auto", create=False) as editor_library:
+            add(editor_library, document("a windmill on the hill", source="mill.txt"))
+            editor_library.sync()
+            assert served(editor_library) == ("node", "index")
             library.sync()
             assert served(library) == ("database", "")
-            add(theirs, document("a watermill by the brook", source="brook.txt"))
-            theirs.rebuild_indexes()
-            assert served(theirs) == ("database", "")
+            add(editor_library, document("a watermill by the brook", source="brook.txt"))
+            editor_library.rebuild_indexes()
+            assert served(editor_library) == ("database", "")
         assert rows(library) == library.counts().chunks
 
 
@@ -252,16 +256,16 @@ def rebuilt(library: Library) -> np.ndarray:
     documents = library.documents()
     plan = library.begin_rebuild("wider")
     assert len(plan) == len(documents)
-    for number, one in enumerate(documents):
-        text = library.document(one.id)
+    for number, record in enumerate(documents):
+        text = library.document(record.id)
         assert text is not None
         chunks = WindowChunker(20, 0).chunk(text)
         vectors = np.random.default_rng(number).standard_normal((len(chunks), 96))
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        library.stage([(one.id, chunks, vectors.astype(np.float32))])
+        library.stage([(record.id, chunks, vectors.astype(np.float32))])
     library.finish_rebuild(WIDE, "window 20")
-    found: np.ndarray = vectors[0].astype(np.float32)
-    return found
+    array: np.ndarray = vectors[0].astype(np.float32)
+    return array
 
 
 def test_an_account_that_may_not_drop_tables_brings_another_model(
@@ -271,41 +275,43 @@ def test_an_account_that_may_not_drop_tables_brings_another_model(
     monkeypatch.setattr(VectorPlacement, "is_too_small", lambda *_: True)
     with filled(place, 6, where="auto") as library, editing(library) as editor:
         assert served(library) == ("database", "")
-        with opened(editor, "auto", create=False) as theirs:
-            asked = rebuilt(theirs)
-            theirs.sync()
-            assert served(theirs) == ("node", "index")
-            hits = theirs.vectors.search(asked, 3)
+        with opened(editor, "auto", create=False) as editor_library:
+            query = rebuilt(editor_library)
+            editor_library.sync()
+            assert served(editor_library) == ("node", "index")
+            hits = editor_library.vectors.search(query, 3)
             assert hits[0].score == pytest.approx(1.0, abs=1e-3)
     with opened(place, "auto", create=False, embedding=WIDE) as owner:
         owner.sync()
         assert served(owner) == ("database", "")
         assert rows(owner) == owner.counts().chunks
-        assert owner.vectors.search(asked, 3) == hits
+        assert owner.vectors.search(query, 3) == hits
 
 
 def test_another_model_has_other_dimensions(place: Database) -> None:
     with filled(place, 6) as library:
-        asked = rebuilt(library)
+        query = rebuilt(library)
         assert served(library) == ("database", "")
         assert rows(library) == library.counts().chunks
-        hits = library.vectors.search(asked, 3)
+        hits = library.vectors.search(query, 3)
         assert hits[0].score == pytest.approx(1.0, abs=1e-3)
         library.rebuild_indexes()
-        assert library.vectors.search(asked, 3) == hits
+        assert library.vectors.search(query, 3) == hits
 
 
 def test_a_library_that_moves_in_and_out(place: Database, tmp_path: Path) -> None:
     searched = replace(indexes(), placement=VectorPlacement("pgvector"))
     with filled(tmp_path / "from") as library:
-        before = [library.vectors.search(vector(one), 20) for one in QUESTIONS]
+        before = [library.vectors.search(vector(question), 20) for question in QUESTIONS]
     migrate_library(tmp_path / "from", place, indexes=searched)
-    with opened(place, create=False) as there:
-        assert served(there) == ("database", "")
-        assert [there.vectors.search(vector(one), 20) for one in QUESTIONS] == before
+    with opened(place, create=False) as moved_library:
+        assert served(moved_library) == ("database", "")
+        assert [
+            moved_library.vectors.search(vector(question), 20) for question in QUESTIONS
+        ] == before
     migrate_library(place, tmp_path / "back", indexes=searched)
     with opened(tmp_path / "back", create=False) as back:
-        assert [back.vectors.search(vector(one), 20) for one in QUESTIONS] == before
+        assert [back.vectors.search(vector(question), 20) for question in QUESTIONS] == before
     delete_library(place)
     with opened(place) as anew:
         assert anew.counts().chunks == 0
@@ -318,20 +324,20 @@ def test_every_half_is_read_as_it_is(place: Database) -> None:
     numbers = numbers[np.isfinite(numbers)]
     with filled(place, 1) as library, catalogue_of(library).session() as session:
         for start in range(0, len(numbers), 4000):
-            some = numbers[start : start + 4000]
+            batch = numbers[start : start + 4000]
             (text,) = session.execute(
-                f"SELECT {nearest._HALF}(%s)::text", [some.tobytes()]
+                f"SELECT {nearest._HALF}(%s)::text", [batch.tobytes()]
             ).fetchone()
-            found = np.array(text.strip("[]").split(","), dtype=np.float32)
-            assert np.array_equal(found.astype("<f2"), some)
+            array = np.array(text.strip("[]").split(","), dtype=np.float32)
+            assert np.array_equal(array.astype("<f2"), batch)
 
 
 def test_ties_are_broken_by_id(place: Database) -> None:
     with opened(place) as library:
         for number in range(30):
             text = "one and the same sentence"
-            same = replace(document(f"{text}\f{number}", source=f"{number}.txt"), title="one")
-            add(library, same, size=len(text))
+            twin = replace(document(f"{text}\f{number}", source=f"{number}.txt"), title="one")
+            add(library, twin, size=len(text))
         library.sync()
         hits: list[Hit] = library.vectors.search(vector("one and the same sentence"), 60)
         order = [(-hit.score, hit.chunk_id) for hit in hits]

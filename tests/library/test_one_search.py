@@ -59,10 +59,10 @@ def transactions(library: Library) -> int:
 def test_a_warm_search_waits_for_the_server_a_few_times(postgres: str, tmp_path: Path) -> None:
     with relayed(postgres) as (url, relay):
         engine = engine_of(filled(read_url(f"{url}#{tmp_path.name}")))
-        some = AskOptions(filter=Filter(types=("text",)))
+        filtered_options = AskOptions(filter=Filter(types=("text",)))
         with closing(engine):
             first = engine.search(QUESTION)
-            for options, most in ((AskOptions(), 10), (some, 11)):
+            for options, most in ((AskOptions(), 10), (filtered_options, 11)):
                 engine.search(QUESTION, options)
                 before, connections = relay.waits, relay.connections
                 assert engine.search(QUESTION, options) == first
@@ -104,8 +104,8 @@ def test_only_what_has_the_state_that_is_read_is_at_hand(where: Where) -> None:
     with filled(where()) as library, opened(where()) as other:
         legs = library.legs_at_hand()
         assert legs is not None
-        found = legs.keywords.search(["harbour"], 50)
-        assert found == library.keywords.search(["harbour"], 50)
+        hits = legs.keywords.search(["harbour"], 50)
+        assert hits == library.keywords.search(["harbour"], 50)
         with library.one_state():
             assert library.counts().documents == 12
             add(other, document("a windmill by the harbour", source="mill.txt"))
@@ -116,25 +116,25 @@ def test_only_what_has_the_state_that_is_read_is_at_hand(where: Where) -> None:
         library.keywords.current()
         assert library.legs_at_hand() is not None
         # What is in hand goes on answering.
-        assert {hit.chunk_id for hit in found} <= {
+        assert {hit.chunk_id for hit in hits} <= {
             hit.chunk_id for hit in legs.keywords.search(["harbour"], 50)
         }
 
 
 def test_nobody_waits_long_in_a_transaction_for_who_brings_an_index_up(where: Where) -> None:
-    began, ended = threading.Event(), threading.Event()
+    began, end = threading.Event(), threading.Event()
 
     def bring_up() -> None:
         with library.keywords._guard:
             began.set()
-            ended.wait(120)
+            end.wait(120)
 
     with filled(where()) as library:
         thread = threading.Thread(target=bring_up)
         thread.start()
         assert began.wait(60)
         assert library.legs_at_hand() is None
-        ended.set()
+        end.set()
         thread.join()
         assert library.legs_at_hand() is not None
 
@@ -146,7 +146,7 @@ def test_a_search_finds_what_another_node_has_added(where: Where) -> None:
         add(other, document("a windmill on the hill", source="mill.txt"))
         assert engine.search("windmill on the hill")[0].source == "mill.txt"
         other.remove(sources=["mill.txt"])
-        assert all(one.source != "mill.txt" for one in engine.search("windmill on the hill"))
+        assert all(hit.source != "mill.txt" for hit in engine.search("windmill on the hill"))
 
 
 def test_an_index_that_another_search_brings_up_meanwhile_hides_nothing(
@@ -155,13 +155,13 @@ def test_an_index_that_another_search_brings_up_meanwhile_hides_nothing(
     with filled(where()) as library, opened(where()) as other:
         engine = engine_of(library)
         engine.search(QUESTION)
-        embed, begun = EMBEDDER.embed_queries, []
+        embed, starts = EMBEDDER.embed_queries, []
 
         def embed_while_others_write(texts: Any) -> Any:
-            if not begun:
-                begun.append(threading.Thread(target=replace_all))
-                begun[0].start()
-                begun[0].join()
+            if not starts:
+                starts.append(threading.Thread(target=replace_all))
+                starts[0].start()
+                starts[0].join()
             return embed(texts)
 
         def replace_all() -> None:
@@ -173,10 +173,10 @@ def test_an_index_that_another_search_brings_up_meanwhile_hides_nothing(
             library.keywords.current()
 
         monkeypatch.setattr(EMBEDDER, "embed_queries", embed_while_others_write)
-        found = engine.search(QUESTION)
-        assert begun
-        assert len(found) == SETTINGS.retrieval.k
-        assert all("again" in one.chunk.text for one in found)
+        hits = engine.search(QUESTION)
+        assert starts
+        assert len(hits) == SETTINGS.retrieval.k
+        assert all("again" in hit.chunk.text for hit in hits)
 
 
 @pytest.mark.parametrize("kind", ["hyde", "multi-query"])
@@ -186,9 +186,9 @@ def test_no_transaction_lasts_while_a_language_model_writes(
     lasting: list[int] = []
 
     class Watching(ScriptedLLM):
-        def complete(self, *given: Any) -> Any:
+        def complete(self, *arguments: Any) -> Any:
             lasting.append(transactions(library))
-            return super().complete(*given)
+            return super().complete(*arguments)
 
     llm = Watching(["the old harbour holds ships"])
     monkeypatch.setattr(factory, "make_model", lambda *_: factory.Model(llm, llm, lambda: None))

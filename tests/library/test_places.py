@@ -23,22 +23,22 @@ from localrag.types import Document, Page, Place
 
 
 def parsed(library: Library, name: str, data: bytes) -> Document:
-    one = replace(parse_file(Path(name), data), source=name)
-    add(library, one)
-    return one
+    result = replace(parse_file(Path(name), data), source=name)
+    add(library, result)
+    return result
 
 
-def place_at(library: Library, one: Document, text: str) -> Place:
-    found = library.place(one.id, one.text.index(text))
-    assert found is not None
-    assert one.text[found.start :].startswith(text)
-    return found
+def place_at(library: Library, origin: Document, text: str) -> Place:
+    place = library.place(origin.id, origin.text.index(text))
+    assert place is not None
+    assert origin.text[place.start :].startswith(text)
+    return place
 
 
 @pytest.fixture
 def library(where: Where) -> Iterator[Library]:
-    with open_library(where("library")) as one:
-        yield one
+    with open_library(where("library")) as new_library:
+        yield new_library
 
 
 def workbook() -> bytes:
@@ -59,27 +59,27 @@ def workbook() -> bytes:
 
 @pytest.mark.parametrize("row", [3, 4, 6, 8, 1001, 1002, 2001, 2499])
 def test_a_row_of_a_sheet_has_the_number_that_its_program_shows(library: Library, row: int) -> None:
-    one = parsed(library, "sales.xlsx", workbook())
-    place = place_at(library, one, "Region" if row == 3 else f"region {row}.")
+    sheet = parsed(library, "sales.xlsx", workbook())
+    place = place_at(library, sheet, "Region" if row == 3 else f"region {row}.")
     assert (place.unit, place.number, place.label, place.row) == ("sheet", 2, "Sales", row)
     assert place_text(place) == f"sheet Sales, row {row}"
 
 
 def test_the_name_of_a_sheet_is_no_row(library: Library) -> None:
-    one = parsed(library, "sales.xlsx", workbook())
-    assert place_at(library, one, "Sales").row is None
+    sheet = parsed(library, "sales.xlsx", workbook())
+    assert place_at(library, sheet, "Sales").row is None
 
 
 def test_rows_of_a_csv_file_count_empty_ones(library: Library) -> None:
-    one = parsed(library, "prices.csv", b"item,price\ntea,3\n\n\ncake,4\n")
-    assert place_text(place_at(library, one, "tea")) == "row 2"
-    assert place_text(place_at(library, one, "cake")) == "row 5"
+    table = parsed(library, "prices.csv", b"item,price\ntea,3\n\n\ncake,4\n")
+    assert place_text(place_at(library, table, "tea")) == "row 2"
+    assert place_text(place_at(library, table, "cake")) == "row 5"
 
 
 def test_text_without_pages_is_named_by_heading_and_paragraph(library: Library) -> None:
     text = "Before all.\n\nAnd more.\n\n# Harbour\n\nThe ferry.\n\nThe soup.\n\n## Winter\n\nIce.\n"
-    one = parsed(library, "island.md", text.encode())
-    for start, said in {
+    note = parsed(library, "island.md", text.encode())
+    for start, words in {
         "Before": "para. 1",
         "And": "para. 2",
         "Harbour": "Harbour",
@@ -87,16 +87,16 @@ def test_text_without_pages_is_named_by_heading_and_paragraph(library: Library) 
         "soup": "Harbour, para. 2",
         "Ice": "Winter, para. 1",
     }.items():
-        assert place_text(place_at(library, one, start)) == said
+        assert place_text(place_at(library, note, start)) == words
 
 
 def test_paragraphs_are_not_counted_through_a_long_text(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = parsed(library, "log.txt", b"\n\n".join(b"entry %d." % n for n in range(500)))
-    assert place_at(library, one, "entry 400.").paragraph == 401
+    log = parsed(library, "log.txt", b"\n\n".join(b"entry %d." % n for n in range(500)))
+    assert place_at(library, log, "entry 400.").paragraph == 401
     monkeypatch.setattr(places, "_COUNTED", 1000)
-    assert place_at(library, one, "entry 400.").paragraph is None
+    assert place_at(library, log, "entry 400.").paragraph is None
 
 
 def test_chapters_of_a_book_are_named_by_their_own_headings(library: Library) -> None:
@@ -113,9 +113,9 @@ def test_chapters_of_a_book_are_named_by_their_own_headings(library: Library) ->
         )
         book.writestr("1.xhtml", "<html><body><h1>Loomings</h1><p>Call me.</p></body></html>")
         book.writestr("2.xhtml", "<html><body><p>Without a title.</p></body></html>")
-    one = parsed(library, "whale.epub", file.getvalue())
-    assert place_text(place_at(library, one, "Call me")) == "Loomings, para. 1"
-    assert place_text(place_at(library, one, "Without")) == "section 2, para. 1"
+    novel = parsed(library, "whale.epub", file.getvalue())
+    assert place_text(place_at(library, novel, "Call me")) == "Loomings, para. 1"
+    assert place_text(place_at(library, novel, "Without")) == "section 2, para. 1"
 
 
 def pdf() -> bytes:
@@ -126,44 +126,44 @@ def pdf() -> bytes:
 
 
 def test_pages_and_rectangles_of_a_pdf(library: Library) -> None:
-    one = parsed(library, "two.pdf", pdf())
-    assert place_text(place_at(library, one, "goes on")) == "p. 2"
-    start = one.text.index("It ends")
-    (found,) = library.rectangles(one.id, start, start + 13)
-    assert (found.page, round(found.width), round(found.height)) == (2, 595, 842)
-    ((left, top, right, bottom),) = found.rectangles
+    paper = parsed(library, "two.pdf", pdf())
+    assert place_text(place_at(library, paper, "goes on")) == "p. 2"
+    start = paper.text.index("It ends")
+    (area,) = library.rectangles(paper.id, start, start + 13)
+    assert (area.page, round(area.width), round(area.height)) == (2, 595, 842)
+    ((left, top, right, bottom),) = area.rectangles
     assert 180 < left < right < 260
     assert 85 < top < 100 < bottom < 110
 
 
 def test_a_span_over_two_pages_has_rectangles_on_both(library: Library) -> None:
-    one = parsed(library, "two.pdf", pdf())
-    found = library.rectangles(one.id, one.text.index("says"), one.text.index(" goes"))
-    assert [each.page for each in found] == [1, 2]
-    assert [len(each.rectangles) for each in found] == [1, 1]
+    paper = parsed(library, "two.pdf", pdf())
+    areas = library.rectangles(paper.id, paper.text.index("says"), paper.text.index(" goes"))
+    assert [area.page for area in areas] == [1, 2]
+    assert [len(area.rectangles) for area in areas] == [1, 1]
 
 
 def test_without_positions_nothing_is_marked(library: Library) -> None:
-    one = parsed(library, "plain.txt", b"Nothing here has a place.")
-    (found,) = library.rectangles(one.id, 0, 7)
-    assert (found.page, found.rectangles) == (1, ())
+    note = parsed(library, "plain.txt", b"Nothing here has a place.")
+    (area,) = library.rectangles(note.id, 0, 7)
+    assert (area.page, area.rectangles) == (1, ())
     assert library.rectangles("of no document", 0, 7) == ()
     assert library.place("of no document", 0) is None
 
 
 def test_foreign_bytes_for_positions_are_damage(library: Library) -> None:
-    one = document("some text")
-    (page,) = one.pages
-    one = replace(one, pages=(replace(page, layout=b"foreign"),))
-    add(library, one)
+    paper = document("some text")
+    (page,) = paper.pages
+    paper = replace(paper, pages=(replace(page, layout=b"foreign"),))
+    add(library, paper)
     with pytest.raises(LibraryDamagedError):
-        library.rectangles(one.id, 0, 4)
+        library.rectangles(paper.id, 0, 4)
 
 
 def test_positions_beyond_the_text_are_damage(library: Library) -> None:
     marks = (positions.Mark(500, 510, 0, 0, 9, 9),)
     layout = positions.Layout(10, 10, marks).encode()
-    one = replace(document("some text"), pages=(Page(1, "some text", layout=layout),))
-    add(library, one)
+    paper = replace(document("some text"), pages=(Page(1, "some text", layout=layout),))
+    add(library, paper)
     with pytest.raises(LibraryDamagedError, match="not a layout"):
-        library.rectangles(one.id, 0, 9)
+        library.rectangles(paper.id, 0, 9)

@@ -58,26 +58,31 @@ def test_many_on_few_connections_see_their_own_library_alone(places: list[Databa
         for turn in range(10):
             hits = library.keywords.search(["harbour"], 100)
             chunks = library.chunks([hit.chunk_id for hit in hits]).values()
-            sources = {one.state.path for one in library.sources()}
-            if len(hits) < 8 or any(not each.startswith(name) for each in sources):
+            sources = {source.state.path for source in library.sources()}
+            if len(hits) < 8 or any(not source.startswith(name) for source in sources):
                 wrong.append((name, len(hits), sources))
-            if any("tells" in one.text and name.split()[-1] not in one.text for one in chunks):
+            if any(
+                "tells" in chunk.text and name.split()[-1] not in chunk.text for chunk in chunks
+            ):
                 wrong.append(chunks)
             if turn % 5 == 0:
                 text = f"{name} {threading.get_ident()} {turn} harbour"
                 add(library, document(text, source=f"{name} {threading.get_ident()} {turn}"))
 
-    with filled(places[0]) as one, filled(places[1]) as two:
+    with filled(places[0]) as first_library, filled(places[1]) as second_library:
         callers = [
             threading.Thread(target=use, args=(library, place.library))
-            for library, place in zip((one, two) * 4, places * 4, strict=True)
+            for library, place in zip((first_library, second_library) * 4, places * 4, strict=True)
         ]
-        for each in callers:
-            each.start()
-        for each in callers:
-            each.join()
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
         assert wrong == []
-        assert [each.counts().documents for each in (one, two)] == [16, 16]
+        assert [library.counts().documents for library in (first_library, second_library)] == [
+            16,
+            16,
+        ]
 
 
 def test_nothing_of_a_transaction_stays_on_a_connection(places: list[Database]) -> None:

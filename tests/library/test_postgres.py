@@ -91,22 +91,24 @@ def on_node(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[], None]
 
 
 def test_the_ranking_is_that_of_a_folder_to_the_digit(place: Database, tmp_path: Path) -> None:
-    with filled(tmp_path / "folder") as folder, filled(place) as there:
-        for library in (folder, there):
+    with filled(tmp_path / "folder") as folder, filled(place) as database_library:
+        for library in (folder, database_library):
             library.remove(sources=["3.txt", "8.txt"])
         for question in QUESTIONS:
-            assert exactly(there, question) == exactly(folder, question)
-        assert there.embedding == folder.embedding
-        assert [each.id for each in there.documents()] == [each.id for each in folder.documents()]
+            assert exactly(database_library, question) == exactly(folder, question)
+        assert database_library.embedding == folder.embedding
+        assert [entry.id for entry in database_library.documents()] == [
+            entry.id for entry in folder.documents()
+        ]
 
 
 def test_nodes_follow_each_other(
     place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (on_node(monkeypatch, tmp_path / name) for name in ("one", "two"))
-    one()
+    node, neighbour = (on_node(monkeypatch, tmp_path / name) for name in ("one", "two"))
+    node()
     writer = filled(place)
-    two()
+    neighbour()
     words = Words()
     reader = open_library(place, create=False, tokenize=words)
     with writer, reader:
@@ -119,10 +121,10 @@ def test_nodes_follow_each_other(
         assert words.calls == cut + 2  # only what is new is cut, with its card
         reader.sync()
         assert b"unmistakablesecret" in bytes_on_disk(reader.directory)
-        seen = reader.removals()
+        removals = reader.removals()
         assert writer.remove(sources=["secret.txt"]).purged
         assert b"unmistakablesecret" not in bytes_on_disk(writer.directory)
-        assert reader.removals() != seen  # by this a server sees that there is something to do
+        assert reader.removals() != removals  # by this a server sees that there is something to do
         reader.forget()
         assert b"unmistakablesecret" not in bytes_on_disk(reader.directory)
         assert words.calls == cut + 2  # and follows without beginning anew
@@ -135,26 +137,26 @@ def test_nodes_follow_each_other(
 def test_what_was_removed_before_a_rebuild_goes_from_other_nodes(
     place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (on_node(monkeypatch, tmp_path / name) for name in ("one", "two"))
-    one()
+    node, neighbour = (on_node(monkeypatch, tmp_path / name) for name in ("one", "two"))
+    node()
     writer = filled(place, 4)
     secret = "unmistakablesecret of the quarry"
     add(writer, document(secret, source="secret.txt"))
-    two()
+    neighbour()
     with open_library(place, create=False) as reader:
         exactly(reader, secret)
     assert b"unmistakablesecret" in bytes_on_disk(reader.directory)
-    one()
+    node()
     with writer:
         assert writer.remove(sources=["secret.txt"]).purged
         for number in writer.begin_rebuild("plan"):
             text = writer.document(number)
             assert text is not None
             chunks = WindowChunker(20, 0).chunk(text)
-            vectors = EMBEDDER.embed_documents([passage_text(each) for each in chunks])
+            vectors = EMBEDDER.embed_documents([passage_text(chunk) for chunk in chunks])
             writer.stage([(number, chunks, vectors)])
         writer.finish_rebuild(EMBEDDING, "window 20")
-    two()
+    neighbour()
     with open_library(place, create=False) as reader:
         assert b"unmistakablesecret" not in bytes_on_disk(reader.directory)
 
@@ -162,11 +164,13 @@ def test_what_was_removed_before_a_rebuild_goes_from_other_nodes(
 def test_libraries_in_one_database_know_nothing_of_each_other(
     postgres: str, tmp_path: Path
 ) -> None:
-    mine, theirs = (read_url(f"{postgres}#{tmp_path.name} {name}") for name in ("mine", "theirs"))
-    with filled(mine, 4) as library, filled(theirs, 2) as other:
+    own_place, foreign_place = (
+        read_url(f"{postgres}#{tmp_path.name} {name}") for name in ("mine", "theirs")
+    )
+    with filled(own_place, 4) as library, filled(foreign_place, 2) as other:
         other.set_unread([])
         assert (library.counts().documents, other.counts().documents) == (4, 2)
-        assert {each.state.path for each in other.sources()} == {"0.txt", "1.txt"}
+        assert {source.state.path for source in other.sources()} == {"0.txt", "1.txt"}
         ids = library.chunk_ids(Filter()).tolist()
         shared = other.chunk_ids(Filter()).tolist()
         assert set(shared) < set(ids)  # the same texts have the same ids
@@ -177,15 +181,15 @@ def test_libraries_in_one_database_know_nothing_of_each_other(
         assert library.counts().documents == 4
         assert len(exactly(library, "ships")[1]) == 1
         assert library.directory != other.directory
-    with closing(PostgresCatalogue(mine)) as catalogue, catalogue.session() as session:
+    with closing(PostgresCatalogue(own_place)) as catalogue, catalogue.session() as session:
         for table in dialect.tables():
-            found = session.execute(
+            row = session.execute(
                 "SELECT pg_get_partkeydef(c.oid), "
                 "(SELECT attnotnull FROM pg_attribute WHERE attrelid = c.oid "
                 "AND attname = 'library') FROM pg_class c WHERE c.oid = %s::regclass",
                 [f"{dialect.SCHEMA}.{table}"],
             ).fetchone()
-            assert found == ("LIST (library)", True)
+            assert row == ("LIST (library)", True)
 
 
 def test_a_library_that_is_not_there(place: Database) -> None:
@@ -229,21 +233,21 @@ def test_few_connections_wait_and_none_for_long(
     """Who asks one library after the other, many at a time, leaves some to other nodes."""
 
     def taken(count: int) -> list[PostgresConnection]:
-        with ExitStack() as held:
+        with ExitStack() as stack:
             for _ in range(count):
-                held.enter_context(catalogue.session())
+                stack.enter_context(catalogue.session())
         return connection.idle.of(place)
 
     monkeypatch.setattr(connection, "_MOST_IDLE", 3)
     with closing(PostgresCatalogue(place)) as catalogue:
-        kept = taken(8)
-        assert len(kept) == 3
+        sessions = taken(8)
+        assert len(sessions) == 3
         monkeypatch.setattr(connection, "_IDLE_SECONDS", 0.05)
         time.sleep(0.1)
-        (left,) = taken(1)
-        assert [each.inner.closed for each in kept].count(True) == 2
-        assert left in kept
-    assert left.inner.closed
+        (survivor,) = taken(1)
+        assert [session.inner.closed for session in sessions].count(True) == 2
+        assert survivor in sessions
+    assert survivor.inner.closed
     assert not connection.idle.of(place)
 
 
@@ -265,47 +269,51 @@ def test_a_forked_process_takes_no_connection_of_its_parent(place: Database) -> 
 def test_libraries_of_a_database_use_the_same_connections(place: Database) -> None:
     places = [replace(place, library=f"{place.library} {number}") for number in range(6)]
     connection.idle.close(place)
-    with ExitStack() as held:
-        libraries = [held.enter_context(filled(each, 1)) for each in places]
+    with ExitStack() as stack:
+        libraries = [stack.enter_context(filled(location, 1)) for location in places]
         add(libraries[0], document("one more", source="more.txt"))
         for _ in range(2):
-            assert [each.counts().documents for each in libraries] == [2, 1, 1, 1, 1, 1]
-        waiting = [one for each in places for one in connection.idle.of(each)]
+            assert [library.counts().documents for library in libraries] == [2, 1, 1, 1, 1, 1]
+        waiting = [session for location in places for session in connection.idle.of(location)]
         assert len(waiting) <= 3
         with libraries[0]._catalogue.read() as snapshot:
             snapshot.counted_chunks()
         waiting = connection.idle.of(places[0])
         assert waiting[-1].counted is not None
-        taken = connection.idle.take(places[1])
-        assert taken is not None
-        assert taken.counted is None
-        connection.idle.keep(taken)
+        idle_session = connection.idle.take(places[1])
+        assert idle_session is not None
+        assert idle_session.counted is None
+        connection.idle.keep(idle_session)
 
 
 def test_what_is_shown_of_many_passages_takes_as_many_statements_as_of_one(
     place: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
+    statements: list[str] = []
     execute = PostgresConnection.execute
 
     def told(connection: PostgresConnection, sql: str, values: Sequence[object] = (), /) -> Result:
-        said.append(sql)
+        statements.append(sql)
         return execute(connection, sql, values)
 
     with filled(place, 8) as library:
         monkeypatch.setattr(PostgresConnection, "execute", told)
-        taken = []
-        every = library.chunk_ids(Filter()).tolist()
-        for ids in (every[:1], every):
-            said.clear()
+        statement_counts = []
+        ids_of_all = library.chunk_ids(Filter()).tolist()
+        for ids in (ids_of_all[:1], ids_of_all):
+            statements.clear()
             with library.one_state():
                 chunks = library.chunks(ids)
-                sources = library.sources_of({one.document_id for one in chunks.values()})
-                places = library.places([(one.document_id, one.start) for one in chunks.values()])
-            taken.append(len(said))
-            assert sources.keys() == {one.document_id for one in chunks.values()}
-        assert taken[0] == taken[1] < 8
-        assert places == [library.place(one.document_id, one.start) for one in chunks.values()]
+                sources = library.sources_of({chunk.document_id for chunk in chunks.values()})
+                places = library.places(
+                    [(chunk.document_id, chunk.start) for chunk in chunks.values()]
+                )
+            statement_counts.append(len(statements))
+            assert sources.keys() == {chunk.document_id for chunk in chunks.values()}
+        assert statement_counts[0] == statement_counts[1] < 8
+        assert places == [
+            library.place(chunk.document_id, chunk.start) for chunk in chunks.values()
+        ]
         texts = [chunk.text for chunk in chunks.values()]
         assert texts == [library.text(c.document_id, c.start, c.end) for c in chunks.values()]
         assert len(chunks) > 8
@@ -366,7 +374,7 @@ def test_a_drop_stops_no_other_library(place: Database, monkeypatch: pytest.Monk
     other = replace(place, library=f"{place.library} other")
     with (
         filled(other, 0) as library,
-        filled(place, 0) as left,
+        filled(place, 0) as neighbour,
         closing(PostgresCatalogue(place)) as catalogue,
         catalogue.session() as copying,
         copying.transaction(),
@@ -381,7 +389,7 @@ def test_a_drop_stops_no_other_library(place: Database, monkeypatch: pytest.Monk
         dropping.join()
         assert gave_up
         add(library, document("in time", source="next.txt"))
-        assert left.counts().documents == 0
+        assert neighbour.counts().documents == 0
 
 
 def test_a_node_out_of_reach_holds_nothing_for_long(
@@ -421,8 +429,8 @@ def test_a_node_out_of_reach_holds_nothing_for_long(
                 catalogue.session() as session,
                 socket.socket(fileno=os.dup(session.fileno())) as own,
             ):
-                held = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-                told_here = [own.getsockopt(socket.IPPROTO_TCP, name) for name in held]
+                options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+                told_here = [own.getsockopt(socket.IPPROTO_TCP, name) for name in options]
                 assert told_here == [30, 5, 3]
                 assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
     with open_library(sockets) as library, library.writing():
@@ -433,15 +441,15 @@ def test_who_waits_for_the_folder_of_a_node_holds_up_no_other(
     place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where the indexes of a new node are made, which takes minutes."""
-    one, two = (on_node(monkeypatch, tmp_path / name) for name in ("one", "two"))
-    two()
+    node, neighbour = (on_node(monkeypatch, tmp_path / name) for name in ("one", "two"))
+    neighbour()
     other = filled(place, 0)
-    one()
-    told: list[Holder] = []
+    node()
+    holders: list[Holder] = []
     busy = threading.Event()
 
     def upload() -> None:
-        with library.writing(on_wait=lambda holder: (told.append(holder), busy.set())):
+        with library.writing(on_wait=lambda holder: (holders.append(holder), busy.set())):
             add(library, document("here", source="here.txt"))
 
     with filled(place, 0) as library, other:
@@ -452,7 +460,7 @@ def test_who_waits_for_the_folder_of_a_node_holds_up_no_other(
             with other.writing(timeout=30):
                 add(other, document("there", source="there.txt"))
             assert library.counts().documents == 1
-            assert [holder.pid for holder in told] == [os.getpid()]
+            assert [holder.pid for holder in holders] == [os.getpid()]
             with (
                 pytest.raises(LibraryLockedError, match=f"process {os.getpid()} on"),
                 closing(open_library(place)) as again,
@@ -523,7 +531,7 @@ def test_moving_there_and_back_changes_nothing(place: Database, tmp_path: Path) 
             assert [exactly(library, question) for question in QUESTIONS] == answers
             assert library.documents() == documents
             assert library.keeps_history
-            assert [each.question for each in library.kept_answers("key")] == ["a question"]
+            assert [answer.question for answer in library.kept_answers("key")] == ["a question"]
         assert check_library(location, indexes()).ok
     with pytest.raises(LibraryError, match="not empty"):
         migrate_library(tmp_path / "from", place, indexes=indexes())
@@ -570,12 +578,12 @@ def test_rows_that_would_not_go_with_their_document(place: Database) -> None:
     alone = f"{place.name}_{os.getpid()}"
     with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
         session.execute(f"CREATE DATABASE {alone}")
-        there = replace(place, name=alone)
-        filled(there, 1).close()
-        with closing(PostgresCatalogue(there)) as other, other.session() as other_session:
+        location = replace(place, name=alone)
+        filled(location, 1).close()
+        with closing(PostgresCatalogue(location)) as other, other.session() as other_session:
             other_session.execute(f"DROP SCHEMA {dialect.home(other.number)} CASCADE")
         with pytest.raises(LibraryDamagedError, match="foreign keys are missing"):
-            open_library(replace(there, library="other"))
+            open_library(replace(location, library="other"))
         session.execute(f"DROP DATABASE {alone} WITH (FORCE)")
 
 
@@ -589,17 +597,17 @@ def test_tables_of_an_earlier_version_get_what_they_lack(
         connection.execute("CREATE TABLE moods(document INTEGER PRIMARY KEY REFERENCES documents)")
 
     alone = f"{place.name}_{os.getpid()}"
-    there = replace(place, name=alone)
+    location = replace(place, name=alone)
     with closing(PostgresCatalogue(place)) as catalogue, catalogue.session() as session:
         session.execute(f"CREATE DATABASE {alone}")
-        filled(there, 1).close()
+        filled(location, 1).close()
         with monkeypatch.context() as later:
             later.setattr(dialect, "MIGRATIONS", (*MIGRATIONS, sixth))
             _forget_tables()
-            with filled(there, 2) as library:
+            with filled(location, 2) as library:
                 library.remove(sources=["0.txt"])
                 assert library.counts().documents == library.counts().pages == 1
-            with closing(PostgresCatalogue(there)) as newer, newer.session() as inner:
+            with closing(PostgresCatalogue(location)) as newer, newer.session() as inner:
                 assert not newer.needs_migration()
                 home = dialect.home(newer.number)
                 assert inner.execute(f"SELECT mood FROM {home}.documents").fetchall() == [("",)]
@@ -624,9 +632,9 @@ def test_an_export_from_a_database_is_one_like_any_other(place: Database, tmp_pa
 
 def test_a_text_with_nul_keeps_its_length(place: Database) -> None:
     with filled(place, 0) as library:
-        one = document("before\0after")
-        add(library, one)
-        assert library.text(one.id, 0, 20) == "before\N{REPLACEMENT CHARACTER}after"
+        original = document("before\0after")
+        add(library, original)
+        assert library.text(original.id, 0, 20) == "before\N{REPLACEMENT CHARACTER}after"
     assert check_library(place, indexes()).ok
 
 
@@ -648,41 +656,43 @@ def test_patterns_of_sqlite_as_expressions(pattern: str, expression: str) -> Non
 
 
 def test_a_pattern_means_the_same_in_both_engines(place: Database) -> None:
-    chosen = random.Random(5)
+    draw = random.Random(5)
     signs = "az-^[]\\!*?/.: |{}_é茶"
-    patterns = ["".join(chosen.choices(signs, k=chosen.randint(1, 8))) for _ in range(1500)]
-    patterns += [f"[{''.join(chosen.choices(signs, k=chosen.randint(1, 6)))}]*" for _ in range(500)]
+    patterns = ["".join(draw.choices(signs, k=draw.randint(1, 8))) for _ in range(1500)]
+    patterns += [f"[{''.join(draw.choices(signs, k=draw.randint(1, 6)))}]*" for _ in range(500)]
     texts = ["", *signs, "a-z", "[a]", "\\]", "a/z.", "^^"]
-    there = PostgresCatalogue(place)
+    database_catalogue = PostgresCatalogue(place)
     with (
-        closing(sqlite3.connect(":memory:")) as here,
-        closing(there),
-        there.session() as session,
+        closing(sqlite3.connect(":memory:")) as memory,
+        closing(database_catalogue),
+        database_catalogue.session() as session,
     ):
         for pattern in patterns:
             query = "SELECT value GLOB ? FROM json_each(?)"
-            known = [bool(one) for (one,) in here.execute(query, (pattern, json.dumps(texts)))]
-            found = session.execute(
+            matches = [
+                bool(match) for (match,) in memory.execute(query, (pattern, json.dumps(texts)))
+            ]
+            rows = session.execute(
                 'SELECT one COLLATE "C" ~ %s FROM unnest(%s::text[]) one',
                 [dialect.value(Glob(pattern)), texts],
             )
-            assert [one for (one,) in found.fetchall()] == known, pattern
+            assert [match for (match,) in rows.fetchall()] == matches, pattern
 
 
 def test_of_a_library_that_is_not_there_the_others_are_named(place: Database) -> None:
     mistyped = replace(place, library=f"{place.library}x")
     filled_and_closed(place)
-    with pytest.raises(LibraryNotFoundError) as refused:
+    with pytest.raises(LibraryNotFoundError) as error:
         open_library(mistyped, create=False)
-    names = str(refused.value.values["names"]).split(", ")
+    names = str(error.value.values["names"]).split(", ")
     assert 1 <= len(names) <= 12
     assert names == sorted(filter(None, names))
-    assert "There are" in refused.value.hint
+    assert "There are" in error.value.hint
     for nobody_of_the_command_line in (acting_as("ann"), acting_as_server()):
-        with nobody_of_the_command_line, pytest.raises(LibraryNotFoundError) as refused:
+        with nobody_of_the_command_line, pytest.raises(LibraryNotFoundError) as error:
             open_library(mistyped, create=False)
-        assert refused.value.values["names"] == ""
-        assert "There are" not in refused.value.hint
+        assert error.value.values["names"] == ""
+        assert "There are" not in error.value.hint
 
 
 def test_taking_a_library_away_locks_little_of_the_others(place: Database) -> None:
@@ -694,17 +704,17 @@ def test_taking_a_library_away_locks_little_of_the_others(place: Database) -> No
             session.execute("BEGIN")
             for statement in dialect.without(catalogue.number):
                 session.execute(statement)
-            held = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()"
-            (count,) = session.execute(held).fetchone() or (0,)
+            query = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()"
+            (count,) = session.execute(query).fetchone() or (0,)
             session.execute("ROLLBACK")
             return int(count)
 
     open_library(place).close()
-    alone, others = locks(), 5
-    for other in range(others):
+    alone, number_of_others = locks(), 5
+    for other in range(number_of_others):
         open_library(replace(place, library=f"{place.library}-{other}")).close()
     assert alone > len(dialect.tables())
-    assert locks() - alone <= 15 * others  # 60 where every table is detached
+    assert locks() - alone <= 15 * number_of_others  # 60 where every table is detached
 
 
 def test_a_database_without_locks_says_what_to_raise(place: Database) -> None:
@@ -718,8 +728,8 @@ def test_a_database_without_locks_says_what_to_raise(place: Database) -> None:
 
     with (
         closing(PostgresCatalogue(place)) as catalogue,
-        pytest.raises(LibraryError) as raised,
+        pytest.raises(LibraryError) as error,
         catalogue.translated(),
     ):
         raise Diagnosed
-    assert "max_locks_per_transaction" in str(raised.value.hint)
+    assert "max_locks_per_transaction" in str(error.value.hint)

@@ -167,11 +167,11 @@ def test_a_path_on_a_server_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) ->
 
 def _added(library: Library, path: Path) -> str:
     """A file put into a library as `add` does it; the id of its document."""
-    one = document(path.read_text(), source=str(path))
-    add(library, one, str(path))
+    original = document(path.read_text(), source=str(path))
+    add(library, original, str(path))
     state = FileState(str(path), 1, 1, 2, origins(path))
-    library.set_sources([(state, one.id)])
-    return one.id
+    library.set_sources([(state, original.id)])
+    return original.id
 
 
 @pytest.fixture
@@ -225,21 +225,21 @@ def test_what_a_link_led_to_at_an_earlier_reading_counts(links: Path) -> None:
 def test_of_a_file_that_is_gone_and_an_older_version_added_nothing_is_known(links: Path) -> None:
     path = links / "link" / "rent.txt"
     with open_library(links / "library") as library:
-        one = document("the rent", source=str(path))
-        add(library, one, str(path))  # as a version before origins were kept
-        known = _added(library, _written(links / "other.txt"))
+        original = document("the rent", source=str(path))
+        add(library, original, str(path))  # as a version before origins were kept
+        document_id = _added(library, _written(links / "other.txt"))
         private = PrivateSources(["nothing"])
         assert private.documents(library) == frozenset()
         assert private.unknown(library) == 0
-        assert PrivateSources(["real"]).documents(library) == {one.id}
+        assert PrivateSources(["real"]).documents(library) == {original.id}
         (links / "link").unlink()
         (links / "other.txt").unlink()
         for pattern in ("nothing", "real"):
-            assert PrivateSources([pattern]).documents(library) == {one.id}
+            assert PrivateSources([pattern]).documents(library) == {original.id}
             assert PrivateSources([pattern]).unknown(library) == 1
         assert PrivateSources([]).documents(library) == frozenset()
         assert PrivateSources([]).unknown(library) == 0
-        assert known not in PrivateSources(["nothing"]).documents(library)
+        assert document_id not in PrivateSources(["nothing"]).documents(library)
 
 
 def _written(path: Path) -> Path:
@@ -261,8 +261,8 @@ def test_origins_travel_are_checked_and_go_with_their_source(links: Path) -> Non
     assert b"real/rent.txt" not in bytes_on_disk(links / "there")
     with closing(sqlite3.connect(links / "library" / CATALOGUE)) as raw, raw:
         raw.execute("DELETE FROM origins WHERE path LIKE '%/inner/%'")
-    found = check_library(links / "library", indexes())
-    assert "sources" in [finding.code for finding in found.findings]
+    inspection = check_library(links / "library", indexes())
+    assert "sources" in [finding.code for finding in inspection.findings]
 
 
 def _copy(path: Path) -> Path:

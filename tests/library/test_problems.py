@@ -18,7 +18,8 @@ from localrag.types import Page, PageNote
 
 def noted(*notes: tuple[PageNote, ...]) -> tuple[Page, ...]:
     return tuple(
-        Page(number, f"page {number}", notes=said) for number, said in enumerate(notes, start=1)
+        Page(number, f"page {number}", notes=page_notes)
+        for number, page_notes in enumerate(notes, start=1)
     )
 
 
@@ -35,8 +36,8 @@ def test_pages_with_the_same_to_say_are_one_problem(tmp_path: Path) -> None:
     )
     with open_library(tmp_path) as library:
         add(library, replace(document("words"), pages=pages))
-        found = [(one.pages, one.note) for one in library.problems()]
-    assert found == [
+        problems = [(problem.pages, problem.note) for problem in library.problems()]
+    assert problems == [
         ((1, 3), blank),
         ((3, 7), PageNote("doubtful", {"confidence": 0.5})),
         ((4, 5), PageNote("left out", {"what": "charts", "count": 3})),
@@ -48,23 +49,23 @@ def test_a_file_without_pages_has_none_in_its_problem(tmp_path: Path) -> None:
     pages = noted((PageNote("cut short", {"limit": 9}),))
     with open_library(tmp_path) as library:
         add(library, replace(document("words"), pages=pages, unit="text"))
-        assert [one.pages for one in library.problems()] == [()]
+        assert [problem.pages for problem in library.problems()] == [()]
 
 
 def test_what_older_versions_wrote_into_the_metadata_are_notes(tmp_path: Path) -> None:
     older = {"pages_without_text": "1, 2", "hidden_text_pages": "2", "damaged_pages": "\x1b7 no"}
     with open_library(tmp_path) as library:
-        stored = replace(document("words", "more"), metadata=older)
-        add(library, stored)
-        found = [(one.pages, one.note) for one in library.problems()]
-        shown = library.document(stored.id)
-    assert found == [
+        older_document = replace(document("words", "more"), metadata=older)
+        add(library, older_document)
+        problems = [(problem.pages, problem.note) for problem in library.problems()]
+        record = library.document(older_document.id)
+    assert problems == [
         ((1, 2), PageNote("no text")),
         ((2,), PageNote("hidden text")),
         ((7,), PageNote("damaged")),
     ]
-    assert shown is not None
-    assert [[note.kind for note in page.notes] for page in shown.pages] == [
+    assert record is not None
+    assert [[note.kind for note in page.notes] for page in record.pages] == [
         ["no text"],
         ["no text", "hidden text"],
     ]
@@ -75,16 +76,16 @@ def unread(path: str, message: str, **values: object) -> UnreadFile:
 
 
 def test_errors_come_back_as_they_were(tmp_path: Path) -> None:
-    kept = [
+    errors = [
         unread("/a.pdf", "{source}: {reason}", source="/a.pdf", reason="why", count=3, share=0.5),
         unread("/b.pdf", "{source}", source="/caf\udce9.pdf"),
     ]
     with open_library(tmp_path) as library:
-        library.set_unread(kept)
+        library.set_unread(errors)
         first, second = library.unread()
-    assert first.state == kept[0].state
+    assert first.state == errors[0].state
     assert (first.reader, str(first.error)) == (1, "/a.pdf: why")
-    assert first.error.values == kept[0].error.values
+    assert first.error.values == errors[0].error.values
     assert str(second.error) == r"/caf\xe9.pdf" or "\\udce9" in str(second.error)
 
 
@@ -114,8 +115,8 @@ def test_an_error_that_is_no_template_of_ours_is_kept_harmlessly(
             library.set_unread([UnreadFile(FileState("/a.pdf", 1, 2, 3), error, 1)])
         except (KeyError, ValueError, IndexError):
             pytest.fail("it must be kept")
-        (found,) = library.unread()
-        assert len(str(found.error)) < 100_000
+        (source,) = library.unread()
+        assert len(str(source.error)) < 100_000
 
 
 @pytest.mark.parametrize(
@@ -142,12 +143,12 @@ def test_a_hostile_catalogue_says_nothing_but_an_error_of_ours(
     with closing(sqlite3.connect(tmp_path / "catalogue.sqlite", isolation_level=None)) as sql:
         sql.execute(f"UPDATE unread SET {column} = ?", (value,))
     with open_library(tmp_path) as library:
-        (found,) = library.unread()
-    assert type(found.error) is ParsingError
+        (source,) = library.unread()
+    assert type(source.error) is ParsingError
     if column == "kind":
-        assert str(found.error) == "/a.pdf is bad."
+        assert str(source.error) == "/a.pdf is bad."
     else:
-        assert (found.reader, str(found.error)) == (
+        assert (source.reader, str(source.error)) == (
             0,
             "/a.pdf cannot be read: the entry in the library is damaged.",
         )

@@ -30,8 +30,8 @@ Answers = list[tuple[list[Hit], list[Hit]]]
 def client(program: str, *arguments: str) -> None:
     suffix = ".exe" if sys.platform == "win32" else ""
     path = postgres_server.programs() / "bin" / f"{program}{suffix}"
-    done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def url(server: str, database: str) -> str:
@@ -140,10 +140,10 @@ def test_a_cache_that_is_ahead_of_a_restored_database_is_made_anew(
     restore()
     fill(place, range(20, 24))  # as many changes as the cache knows, but others
     with open_library(place, create=False) as library:
-        sources = {each.state.path for each in library.sources()}
+        sources = {source.state.path for source in library.sources()}
         assert library.keywords.search(["12"], 10) == []
-        for found in (library.keywords.search(["22"], 10), exactly(library, "22")[0]):
-            assert found
-            assert set(library.chunks(ids := [hit.chunk_id for hit in found])) == set(ids)
+        for hits in (library.keywords.search(["22"], 10), exactly(library, "22")[0]):
+            assert hits
+            assert set(library.chunks(ids := [hit.chunk_id for hit in hits])) == set(ids)
     assert sources == {f"{number}.txt" for number in (*range(10), *range(20, 24))}
     assert not check_library(place, indexes()).findings

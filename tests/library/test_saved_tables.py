@@ -24,16 +24,16 @@ COLUMNS = (Column("When?", "date"), Column("Which?", "one of", ("HOLLYx", "b")))
 
 @pytest.fixture
 def library(where: Where) -> Iterator[Library]:
-    with open_library(where("library")) as opened:
-        add(opened, ELM)
-        add(opened, OAK)
-        yield opened
+    with open_library(where("library")) as new_library:
+        add(new_library, ELM)
+        add(new_library, OAK)
+        yield new_library
 
 
 def test_a_table_comes_back_as_it_was_saved_and_is_replaced(library: Library) -> None:
-    saved = SavedTable("Häfen", ("ports", "*.txt"), COLUMNS, "harbour", ("text",))
-    save_table(library, saved)
-    assert saved_table(library, "Häfen") == saved
+    harbour_table = SavedTable("Häfen", ("ports", "*.txt"), COLUMNS, "harbour", ("text",))
+    save_table(library, harbour_table)
+    assert saved_table(library, "Häfen") == harbour_table
     newer = SavedTable("Häfen", (), COLUMNS[:1])
     save_table(library, newer)
     save_table(library, SavedTable("a", (), COLUMNS))
@@ -51,9 +51,9 @@ def test_a_table_that_is_forgotten_leaves_nothing(library: Library) -> None:
         saved_table(library, "x")
     with pytest.raises(UsageError, match="no saved table x"):
         forget_table(library, "x")
-    left = bytes_on_disk(library.directory)
-    assert b"HOLLYx" not in left
-    assert b"PATTERNx" not in left
+    content = bytes_on_disk(library.directory)
+    assert b"HOLLYx" not in content
+    assert b"PATTERNx" not in content
 
 
 @pytest.mark.parametrize("how", ["source", "document", "gone"])
@@ -69,8 +69,8 @@ def test_the_name_of_a_file_goes_with_it(library: Library, how: str) -> None:
     else:
         library.add([], gone=["/ports/elm.txt"])
         library.purge_if_due()
-    kept = {saved.name: saved.patterns for saved in saved_tables(library)}
-    assert kept == {"both": ("oak.txt",), "folder": ("ports", "*/elm*"), "all": ()}
+    tables = {table.name: table.patterns for table in saved_tables(library)}
+    assert tables == {"both": ("oak.txt",), "folder": ("ports", "*/elm*"), "all": ()}
     forget_table(library, "folder")  # which names no file alone
     assert b"elm.txt" not in bytes_on_disk(library.directory)
 
@@ -87,10 +87,10 @@ def test_saved_tables_are_no_part_of_an_export(library: Library, tmp_path: Path)
     library.sync()
     assert check_library(library.location, indexes()).findings == []
     export_library(library.location, tmp_path / "x.zip", "0")
-    with zipfile.ZipFile(tmp_path / "x.zip") as packed:
-        for name in packed.namelist():
-            assert b"PRIVATEx" not in packed.read(name)
-            assert b"HOLLYx" not in packed.read(name)
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        for name in archive.namelist():
+            assert b"PRIVATEx" not in archive.read(name)
+            assert b"HOLLYx" not in archive.read(name)
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 101, "a\nb", "\x1b[2J"])

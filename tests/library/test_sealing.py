@@ -79,15 +79,15 @@ BOTH = ["keywords", "vectors"]
 def unopened(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be mapped from disk but what this process has made."""
     # A new file may get the number of one that is gone, but not its time, too.
-    there = {
-        (found.st_ino, found.st_mtime_ns)
-        for found in (path.stat() for path in library.rglob("*.segment"))
+    files = {
+        (status.st_ino, status.st_mtime_ns)
+        for status in (path.stat() for path in library.rglob("*.segment"))
     }
     mapped = mmap.mmap
 
     def only_new(descriptor: int, *arguments: Any, **more: Any) -> mmap.mmap:
-        found = os.fstat(descriptor)
-        assert (found.st_ino, found.st_mtime_ns) not in there
+        status = os.fstat(descriptor)
+        assert (status.st_ino, status.st_mtime_ns) not in files
         return mapped(descriptor, *arguments, **more)
 
     monkeypatch.setattr("mmap.mmap", only_new)
@@ -96,7 +96,7 @@ def unopened(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_index_that_somebody_else_made_is_never_opened(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, noted = search(library)
+    hits, noted = search(library)
     assert noted == []
     with somebody_else(tmp_path):
         forged = filled(tmp_path / "forged", FORGED)
@@ -106,33 +106,33 @@ def test_an_index_that_somebody_else_made_is_never_opened(
     assert codes(library) == FOREIGN
     with monkeypatch.context() as patch:
         unopened(library, patch)
-        assert search(library) == (wanted, BOTH)
-    assert search(library) == (wanted, []), "made anew once"
+        assert search(library) == (hits, BOTH)
+    assert search(library) == (hits, []), "made anew once"
     assert codes(library) == []
 
 
 def test_one_key_for_two_libraries_does_not_mix_them(library: Path, tmp_path: Path) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     other = filled(tmp_path / "other", FORGED)
     for name in ("vectors", "keywords"):
         shutil.rmtree(library / name)
         (other / name).rename(library / name)
-    assert search(library)[0] == wanted
+    assert search(library)[0] == hits
 
 
 def test_an_altered_index_is_damaged_and_not_opened(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     for segment in library.glob("*/*.segment"):
         content = bytearray(segment.read_bytes())
         content[30] ^= 1
         segment.write_bytes(content)
     inspection = check_library(library, indexes())
     assert not inspection.ok
-    assert [one.code for one in inspection.findings] == ["unreadable", "unreadable"]
+    assert [finding.code for finding in inspection.findings] == ["unreadable", "unreadable"]
     unopened(library, monkeypatch)
-    assert search(library) == (wanted, BOTH)
+    assert search(library) == (hits, BOTH)
 
 
 def test_an_index_nested_as_deep_as_json_is_read_is_damaged() -> None:
@@ -149,35 +149,35 @@ def test_an_index_nested_as_deep_as_json_is_read_is_damaged() -> None:
 
 
 def test_a_restored_backup_goes_on_at_once(library: Path, tmp_path: Path) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     backup = shutil.copytree(library, tmp_path / "backup")
     shutil.rmtree(library)
-    assert search(backup) == (wanted, [])
+    assert search(backup) == (hits, [])
     shutil.copytree(backup, library)
-    assert search(library) == (wanted, [])
+    assert search(library) == (hits, [])
 
 
 def test_a_lost_key_loses_nothing(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     monkeypatch.setenv("LOCALRAG_KEYS", os.environ["LOCALRAG_KEYS"] + "-new")
     assert codes(library) == FOREIGN
-    assert search(library) == (wanted, BOTH)
-    assert search(library) == (wanted, [])
+    assert search(library) == (hits, BOTH)
+    assert search(library) == (hits, [])
 
 
 def test_where_no_key_can_be_kept_all_works(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("LOCALRAG_KEYS", str(tmp_path / "file" / "keys"))
-    assert search(library) == (wanted, BOTH)
+    assert search(library) == (hits, BOTH)
 
 
 def test_indexes_of_0_1_are_made_anew_once(library: Path) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     shutil.rmtree(library / "vectors")
-    with open_library(library) as opened, opened._catalogue.read() as snapshot:
+    with open_library(library) as opened_library, opened_library._catalogue.read() as snapshot:
         epoch, generation = snapshot.stamp()
     (library / "vectors.faiss").write_bytes(b"IxMp and what else FAISS wrote")
     shutil.rmtree(library / "keywords")
@@ -187,59 +187,61 @@ def test_indexes_of_0_1_are_made_anew_once(library: Path) -> None:
     pointer = {"folder": folder.name, "epoch": epoch, "generation": generation, "terms": "words"}
     (library / "keywords" / "index.json").write_text(json.dumps(pointer))
     assert codes(library) == FOREIGN
-    assert search(library) == (wanted, BOTH)
-    assert search(library) == (wanted, [])
+    assert search(library) == (hits, BOTH)
+    assert search(library) == (hits, [])
     assert not (library / "vectors.faiss").exists()
     assert not folder.exists()
 
 
 @pytest.mark.parametrize(("name", "form"), [("vectors", 4), ("keywords", 4)])
 def test_an_index_of_another_form_is_made_anew_once(library: Path, name: str, form: int) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     path = library / name / "index.json"
     fields = unsealed(path.read_bytes(), own_seal())
     path.write_bytes(sealed(fields | {"format": f"localrag-{name}-{form}"}, own_seal()))
     assert codes(library) == [f"{name}:foreign"]
-    assert search(library) == (wanted, [name])
-    assert search(library) == (wanted, [])
+    assert search(library) == (hits, [name])
+    assert search(library) == (hits, [])
     assert codes(library) == []
 
 
 def test_a_read_only_library_of_somebody_else_is_quick_the_second_time(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     with somebody_else(tmp_path), write_protected(library, monkeypatch):
         before = {path: path.lstat().st_mtime_ns for path in library.rglob("*")}
-        assert search(library) == (wanted, [])
-        assert search(library) == (wanted, [])
+        assert search(library) == (hits, [])
+        assert search(library) == (hits, [])
         assert {path: path.lstat().st_mtime_ns for path in library.rglob("*")} == before
-        (kept,) = (tmp_path / "mallory" / "cache" / "derived").iterdir()
-        assert {"vectors", "keywords"} <= {path.name for path in kept.iterdir()}
+        (folder,) = (tmp_path / "mallory" / "cache" / "derived").iterdir()
+        assert {"vectors", "keywords"} <= {path.name for path in folder.iterdir()}
         if os.name != "nt":
-            assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         with monkeypatch.context() as patch:
             patch.setattr("localrag.library.indexes.faiss.FaissVectors.apply", None)
-            assert search(library)[0][0] == wanted[0]
-        with open_library(library, create=False) as opened:
-            assert all(one.present and not one.behind for one in opened.status().derived)
+            assert search(library)[0][0] == hits[0]
+        with open_library(library, create=False) as opened_library:
+            assert all(
+                index.present and not index.behind for index in opened_library.status().derived
+            )
 
 
 def test_the_owners_indexes_are_left_alone_by_others(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     with somebody_else(tmp_path), monkeypatch.context() as account:
         account.setattr("localrag.library.folder.places._is_ours", lambda _: False)
-        assert search(library)[0] == wanted
-        with open_library(library) as opened:
-            add(opened, document("one more deposit", source="more.txt"))
-            opened.sync()
+        assert search(library)[0] == hits
+        with open_library(library) as opened_library:
+            add(opened_library, document("one more deposit", source="more.txt"))
+            opened_library.sync()
     assert search(library)[1] == [], "behind, and not foreign"
     with somebody_else(tmp_path), monkeypatch.context() as account:
         account.setattr("localrag.library.folder.places._is_ours", lambda _: False)
-        with open_library(library) as opened:
-            opened.remove(sources=["contract.txt"])
+        with open_library(library) as opened_library:
+            opened_library.remove(sources=["contract.txt"])
     assert not (library / "vectors").exists(), "what was removed is in no file"
     assert not (library / "keywords").exists()
     assert len(search(library)[0][0]) == 2
@@ -280,7 +282,7 @@ def test_states_delete_nothing_but_states(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_files_that_claim_a_terabyte_are_not_read(library: Path) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     StateFiles(library / KV_FOLDER, 10_000, "weights").put(b"mine", b"500 euros")
     names = (
         "vectors/index.json",
@@ -294,7 +296,7 @@ def test_files_that_claim_a_terabyte_are_not_read(library: Path) -> None:
         os.truncate(path, 1 << 40)
         check_library(library, indexes())
         assert StateFiles(library / KV_FOLDER, 10_000, "weights").get(b"none") is None
-        assert search(library)[0] == wanted
+        assert search(library)[0] == hits
         if name != "kv/*.kv":
             assert StateFiles(library / KV_FOLDER, 10_000, "weights").get(b"mine") is not None
     assert StateFiles(library / KV_FOLDER, 10_000, "weights").get(b"mine") is None
@@ -314,17 +316,17 @@ def group() -> str:
 @posix
 def test_a_group_shares_indexes_once_each_has_accepted(library: Path, tmp_path: Path) -> None:
     sharing.share(library, group())
-    wanted, noted = search(library)
+    hits, noted = search(library)
     assert noted == []
     with somebody_else(tmp_path, "bob"):
         assert codes(library) == FOREIGN
         sharing.accept(library)
         assert codes(library) == []
-        assert search(library) == (wanted, [])
-        with open_library(library) as opened:
-            assert opened.status().shared
-            add(opened, document("one more deposit", source="more.txt"))
-            opened.sync()
+        assert search(library) == (hits, [])
+        with open_library(library) as opened_library:
+            assert opened_library.status().shared
+            add(opened_library, document("one more deposit", source="more.txt"))
+            opened_library.sync()
     assert search(library)[1] == []
     assert codes(library) == []
     for path in (library, *library.rglob("*")):
@@ -335,7 +337,7 @@ def test_a_group_shares_indexes_once_each_has_accepted(library: Path, tmp_path: 
 
 @posix
 def test_a_key_that_comes_with_a_library_is_not_taken(library: Path, tmp_path: Path) -> None:
-    wanted, _ = search(library)
+    hits, _ = search(library)
     with somebody_else(tmp_path):
         forged = filled(tmp_path / "forged", FORGED)
         sharing.share(forged, group())
@@ -344,18 +346,18 @@ def test_a_key_that_comes_with_a_library_is_not_taken(library: Path, tmp_path: P
         shutil.rmtree(library / name)
         (forged / name).rename(library / name)
     (forged / "seal.key").rename(library / "seal.key")
-    assert search(library) == (wanted, BOTH)
-    with open_library(library) as opened:
-        assert not opened.status().shared
+    assert search(library) == (hits, BOTH)
+    with open_library(library) as opened_library:
+        assert not opened_library.status().shared
 
 
 @posix
 def test_a_shared_library_is_closed_again(library: Path) -> None:
     sharing.share(library, group())
-    wanted, _ = search(library)
+    hits, _ = search(library)
     sharing.unshare(library)
     assert not (library / "seal.key").exists()
-    assert search(library) == (wanted, [])
+    assert search(library) == (hits, [])
     for path in (library, *library.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
@@ -404,17 +406,17 @@ def test_both_indexes_are_kept_where_both_are_made_at_once(
     shutil.rmtree(library / "vectors")
     (library / "keywords" / "index.json").unlink()
     filling, go_on = threading.Event(), threading.Event()
-    packed = InvertedKeywords._packed
+    pack = InvertedKeywords._packed
 
     def slowly(*arguments: Any, **more: Any) -> Any:
         filling.set()
         go_on.wait(60)
-        return packed(*arguments, **more)
+        return pack(*arguments, **more)
 
     monkeypatch.setattr(InvertedKeywords, "_packed", slowly)
-    with open_library(library, create=False) as opened:
-        first = threading.Thread(target=opened.keywords.current)
-        second = threading.Thread(target=opened.vectors.current)
+    with open_library(library, create=False) as opened_library:
+        first = threading.Thread(target=opened_library.keywords.current)
+        second = threading.Thread(target=opened_library.vectors.current)
         first.start()
         assert filling.wait(60)
         second.start()
@@ -433,15 +435,15 @@ def test_root_leaves_nothing_of_its_own_in_somebodys_library(library: Path) -> N
     for path in (library, *library.rglob("*")):
         os.chown(path, nobody, nobody)
     before = sorted(path for path in library.rglob("*") if "-" not in path.name)
-    with open_library(library) as opened:
-        assert opened.is_of_others
-        assert found(opened, QUESTION)[1]
-        add(opened, document("a ferry leaves at nine", source="ferry.txt"))
-        opened.remove(sources=["ships.txt"])
-        assert found(opened, "ferry")[1]
+    with open_library(library) as opened_library:
+        assert opened_library.is_of_others
+        assert found(opened_library, QUESTION)[1]
+        add(opened_library, document("a ferry leaves at nine", source="ferry.txt"))
+        opened_library.remove(sources=["ships.txt"])
+        assert found(opened_library, "ferry")[1]
     assert {path.lstat().st_uid for path in library.rglob("*")} == {nobody}
-    theirs = {library / "write.lock", library / "catalogue.sqlite-swept"}
-    assert set(library.rglob("*")) <= {*before, *theirs}
+    foreign_files = {library / "write.lock", library / "catalogue.sqlite-swept"}
+    assert set(library.rglob("*")) <= {*before, *foreign_files}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only on POSIX")
@@ -468,6 +470,6 @@ def test_a_state_longer_than_any_disk_is_not_read_to_its_end(library: Path) -> N
         state = folder / f"{digit * 40}.kv"
         state.write_bytes(b"")
         os.truncate(state, 3 << 30)
-    started = time.monotonic()
+    start = time.monotonic()
     assert codes(library) == ["files:foreign"]
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - start < 10

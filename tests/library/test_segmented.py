@@ -154,38 +154,38 @@ def test_lists_of_earlier_versions_are_told_from_damage(kind: Kind, at: Storage)
 
 
 def test_what_earlier_versions_have_left_goes_with_the_first_of_ours(tmp_path: Path) -> None:
-    left = {VECTORS: tmp_path / "vectors.faiss", KEYWORDS: tmp_path / KEYWORDS / "bm25-0123abcd"}
-    left[KEYWORDS].mkdir(parents=True)
-    for path in (left[VECTORS], left[KEYWORDS] / "meta.json"):
+    remains = {VECTORS: tmp_path / "vectors.faiss", KEYWORDS: tmp_path / KEYWORDS / "bm25-0123abcd"}
+    remains[KEYWORDS].mkdir(parents=True)
+    for path in (remains[VECTORS], remains[KEYWORDS] / "meta.json"):
         path.write_text("of an earlier version")
     for kind in KINDS.values():
         at = storage(tmp_path / kind.name)
         with pytest.raises(ForeignIndexError, match="earlier version"):
             opened(kind, at)
-        assert left[kind.name].exists()
+        assert remains[kind.name].exists()
         filled(kind, at)
-        assert not left[kind.name].exists()
+        assert not remains[kind.name].exists()
 
 
 def test_a_segment_is_read_through_once_and_a_copy_again(
     kind: Kind, at: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[str] = []
+    names: list[str] = []
     digest = hashlib.file_digest
     monkeypatch.setattr(
-        "hashlib.file_digest", lambda file, name: read.append(file.name) or digest(file, name)
+        "hashlib.file_digest", lambda file, name: names.append(file.name) or digest(file, name)
     )
     filled(kind, at)
     opened(kind, at)
-    assert read == []
+    assert names == []
     shutil.copytree(at.path, tmp_path / "copy")
     copy = storage(tmp_path / "copy")
     again = opened(kind, copy)
-    assert len(read) == 1
+    assert len(names) == 1
     again.apply((), entries(kind, 99), ("epoch", 2), copy)
-    read.clear()
+    names.clear()
     opened(kind, copy)
-    assert read == [], "known again since the change"
+    assert names == [], "known again since the change"
 
 
 def test_failed_save_keeps_the_old_files(
@@ -210,31 +210,33 @@ def test_random_changes_equal_a_fresh_build_to_the_digit(
 ) -> None:
     monkeypatch.setattr("localrag.library.indexes.segmented._SMALL", 4096 if seed % 2 else 4)
     draw = random.Random(seed)
-    index, held = kind.make(32), set()
+    index, numbers = kind.make(32), set()
     for generation in range(1, 41):
-        gone = draw.sample(sorted(held), min(len(held), draw.choice((0, 1, 3, 30))))
+        removals = draw.sample(sorted(numbers), min(len(numbers), draw.choice((0, 1, 3, 30))))
         new = {draw.getrandbits(62) for _ in range(draw.choice((0, 1, 2, 20, 90)))}
-        held = held.difference(gone) | new
+        numbers = numbers.difference(removals) | new
         place = draw.choice((at, at, None))
-        index.apply(gone, entries(kind, *new), ("epoch", generation), place)
+        index.apply(removals, entries(kind, *new), ("epoch", generation), place)
         if place and draw.random() < 0.5:
             assert index.erase(at, ("epoch", generation))
         if place and draw.random() < 0.3:
             index = kind.make(32)
             index.open(at)
         fresh = kind.make(draw.choice((32, LARGE)))
-        fresh.apply((), entries(kind, *held), ("epoch", generation))
+        fresh.apply((), entries(kind, *numbers), ("epoch", generation))
         assert index.chunk_set() == fresh.chunk_set()
-        allowed = np.array(sorted(draw.sample(sorted(held), len(held) * 3 // 4)), dtype=np.int64)
+        subset = np.array(
+            sorted(draw.sample(sorted(numbers), len(numbers) * 3 // 4)), dtype=np.int64
+        )
         for _ in range(3):
             query, k = kind.content(draw.randrange(150)), draw.choice((1, 10, 30))
             assert index.search(query, k) == fresh.search(query, k)
-            assert index.search(query, k, allowed) == fresh.search(query, k, allowed)
+            assert index.search(query, k, subset) == fresh.search(query, k, subset)
             if isinstance(index, InvertedKeywords):
                 assert index.frequencies(query) == fresh.frequencies(query)
                 assert index.alike("word12", 1, k) == fresh.alike("word12", 1, k)
-        assert index.verify(entries(kind, *held)).differing == 0
-        assert sorted(index.verify(()).ids) == sorted(held)
+        assert index.verify(entries(kind, *numbers)).differing == 0
+        assert sorted(index.verify(()).ids) == sorted(numbers)
 
 
 def test_segments_are_few_and_a_change_leaves_the_large_ones_alone(kind: Kind, at: Storage) -> None:
@@ -262,15 +264,15 @@ def test_a_removal_touches_only_the_segment_that_holds_it(kind: Kind, at: Storag
 
 def test_what_is_removed_is_hidden_and_then_gone(kind: Kind, at: Storage) -> None:
     index = filled(kind, at, 5000)
-    gone = list(range(77, 5000, 150))
-    index.apply(gone, (), ("epoch", 2), at)
+    removals = list(range(77, 5000, 150))
+    index.apply(removals, (), ("epoch", 2), at)
     assert kind.trace(77) in bytes_on_disk(at.path)
     assert index.erase(at, ("epoch", 2))
     assert kind.trace(77) not in bytes_on_disk(at.path)
-    for one in (index, opened(kind, at)):
-        assert (len(one), one.stamp) == (5000 - len(gone), ("epoch", 2))
-        found = {hit.chunk_id for hit in one.search(kind.content(77), 5000)}
-        assert not found.intersection(gone)
+    for searcher in (index, opened(kind, at)):
+        assert (len(searcher), searcher.stamp) == (5000 - len(removals), ("epoch", 2))
+        ids = {hit.chunk_id for hit in searcher.search(kind.content(77), 5000)}
+        assert not ids.intersection(removals)
 
 
 class KilledError(BaseException):
@@ -310,7 +312,7 @@ def test_a_kill_between_any_two_steps_leaves_one_state_or_the_other(
     sound = tmp_path_factory.mktemp("sound")
     shutil.copytree(tmp_path, sound, dirs_exist_ok=True)
     states = {("epoch", 2): 138, ("epoch", 3): 180}
-    seen, left_to_do = set(), [0]
+    stamps, left_to_do = set(), [0]
     for moment in range(1000):
         shutil.rmtree(tmp_path)
         shutil.copytree(sound, tmp_path)
@@ -323,18 +325,18 @@ def test_a_kill_between_any_two_steps_leaves_one_state_or_the_other(
             try:
                 index.apply([5], entries(kind, *range(1000, 1043)), ("epoch", 3), at)
                 index.erase(at, ("epoch", 3))
-                done = True
+                end = True
             except KilledError:
-                done = False
+                end = False
         again = opened(kind, at)
-        seen.add(again.stamp)
+        stamps.add(again.stamp)
         assert len(again) == states[again.stamp]
         again.apply([], (), again.stamp, at)
         assert again.erase(at, again.stamp)
-        left = bytes_on_disk(tmp_path)
-        assert kind.trace(3) not in left
-        assert b"earlier" not in left
+        content = bytes_on_disk(tmp_path)
+        assert kind.trace(3) not in content
+        assert b"earlier" not in content
         assert not list(at.path.glob("*.part"))
-        if done:
+        if end:
             break
-    assert (moment > 10, seen) == (True, set(states))
+    assert (moment > 10, stamps) == (True, set(states))

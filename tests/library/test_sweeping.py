@@ -65,30 +65,32 @@ def leftovers(directory: Path) -> list[int]:
 def changed(library: Library, draw: random.Random, steps: int) -> list[tuple[str, Document]]:
     """Random additions, changes and removals; what was removed."""
     alive: dict[str, Document] = {}
-    gone: list[tuple[str, Document]] = []
+    removals: list[tuple[str, Document]] = []
     for step in range(steps):
-        what = draw.choice("aaacr") if alive else "a"
-        tag = draw.choice(sorted(alive)) if what in "cr" else f"t{step}n"
-        if what == "r":
-            gone.append((tag, alive.pop(tag)))
+        action = draw.choice("aaacr") if alive else "a"
+        tag = draw.choice(sorted(alive)) if action in "cr" else f"t{step}n"
+        if action == "r":
+            removals.append((tag, alive.pop(tag)))
             assert library.remove(sources=[f"/files/{tag}.txt"]).purged
             continue
-        one = marked(f"v{step}" if what == "c" else tag, draw.randrange(1, 200), draw.randrange(9))
-        if what == "c":
-            gone.append((next(iter(tag.split())), alive[tag]))
-        alive[tag] = one
-        add(library, one, f"/files/{tag}.txt")
-    return gone
+        version = marked(
+            f"v{step}" if action == "c" else tag, draw.randrange(1, 200), draw.randrange(9)
+        )
+        if action == "c":
+            removals.append((next(iter(tag.split())), alive[tag]))
+        alive[tag] = version
+        add(library, version, f"/files/{tag}.txt")
+    return removals
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_page_keeps_a_byte_that_belongs_to_nothing(tmp_path: Path, seed: int) -> None:
     with open_library(tmp_path, keyword_engine="rank-bm25") as library:
-        gone = changed(library, random.Random(seed), 60)
+        removals = changed(library, random.Random(seed), 60)
         library.purge_if_due()
         content = bytes_on_disk(tmp_path)
-        assert len(gone) > 10
-        assert [one.id for _, one in gone if one.id.encode() in content] == []
+        assert len(removals) > 10
+        assert [version.id for _, version in removals if version.id.encode() in content] == []
     assert leftovers(tmp_path) == []
     assert check_library(tmp_path, indexes(engine="rank-bm25")).ok
     with closing(sqlite3.connect(tmp_path / "catalogue.sqlite")) as connection:
@@ -115,8 +117,8 @@ def test_a_removal_writes_the_pages_of_the_document_and_no_others(tmp_path: Path
         library.remove(sources=["150.txt"])
     after = (tmp_path / "catalogue.sqlite").read_bytes()
     pages = range(0, len(after), 4096)
-    same = sum(before[start : start + 4096] == after[start : start + 4096] for start in pages)
-    assert same > 0.9 * len(pages) > 500
+    count = sum(before[start : start + 4096] == after[start : start + 4096] for start in pages)
+    assert count > 0.9 * len(pages) > 500
 
 
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
@@ -126,11 +128,11 @@ def test_a_process_that_ends_while_it_sweeps_leaves_the_rest_for_the_next(
     class Ended(BaseException):
         pass
 
-    def ends(*given: object) -> bool:
+    def ends(*arguments: object) -> bool:
         if moment == "after":
-            sweep(*given)  # type: ignore[arg-type]
+            sweep(*arguments)  # type: ignore[arg-type]
         if moment == "between":
-            file, pages = given
+            file, pages = arguments
             sweep(file, sorted(pages)[:3])  # type: ignore[arg-type,call-overload]
         raise Ended
 
@@ -155,16 +157,16 @@ def test_a_process_that_ends_while_it_sweeps_leaves_the_rest_for_the_next(
 
 def vacuums(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What writes the whole file anew from now on."""
-    said: list[str] = []
+    calls: list[str] = []
     true = SqliteCatalogue.purge
 
     def purge(catalogue: SqliteCatalogue) -> bool:
         if not catalogue.swept:
-            said.append("anew")
+            calls.append("anew")
         return true(catalogue)
 
     monkeypatch.setattr(SqliteCatalogue, "purge", purge)
-    return said
+    return calls
 
 
 def test_a_file_that_somebody_else_wrote_is_written_anew_once(
@@ -174,17 +176,17 @@ def test_a_file_that_somebody_else_wrote_is_written_anew_once(
         for tag in "abcd":
             add(library, marked(tag))
         library.sync()
-    said = vacuums(monkeypatch)
+    calls = vacuums(monkeypatch)
     with open_library(tmp_path, keyword_engine="rank-bm25") as library:
         library.remove(sources=[marked("a").source])
-        assert said == []
+        assert calls == []
     with closing(sqlite3.connect(tmp_path / "catalogue.sqlite")) as connection:
         connection.execute("UPDATE documents SET language = 'zh'")
         connection.commit()
     with open_library(tmp_path, keyword_engine="rank-bm25") as library:
         library.remove(sources=[marked("b").source])
         library.remove(sources=[marked("c").source])
-    assert said == ["anew"]
+    assert calls == ["anew"]
     assert leftovers(tmp_path) == []
 
 
@@ -197,16 +199,16 @@ def test_a_mark_that_is_not_ours_counts_for_nothing(
         add(library, marked("b"))
     mark = tmp_path / "catalogue.sqlite-swept"
     content = mark.read_bytes()
-    found = {
+    contents = {
         "altered": content.replace(b'"seal":"', b'"seal":"0'),
         "of another key": content.replace(b'"key":"', b'"key":"0'),
         "empty": b"",
     }
-    mark.write_bytes(found[damage])
-    said = vacuums(monkeypatch)
+    mark.write_bytes(contents[damage])
+    calls = vacuums(monkeypatch)
     with open_library(tmp_path, keyword_engine="rank-bm25") as library:
         library.remove(sources=[marked("a").source])
-    assert said == ["anew"]
+    assert calls == ["anew"]
     assert left(tmp_path, marked("a"), "a") == []
 
 
@@ -244,19 +246,19 @@ def test_a_reader_that_lets_go_during_a_purge_leaves_nothing_unswept(
             for number in range(40)
         )
         library.purge()
-        read, done = threading.Event(), threading.Event()
+        start, end = threading.Event(), threading.Event()
 
         def hold() -> None:
             with reader._catalogue.read() as snapshot:
                 assert snapshot.has_document(marked("more0n", 150).id)
-                read.set()
-                done.wait(0.4)  # less than a purge waits for readers
+                start.set()
+                end.wait(0.4)  # less than a purge waits for readers
 
         holding = threading.Thread(target=hold)
         holding.start()
-        read.wait()
-        removed = [f"/files/more{number}.txt" for number in range(0, 40, 3)]
-        assert library.remove(sources=removed).purged
+        start.wait()
+        paths = [f"/files/more{number}.txt" for number in range(0, 40, 3)]
+        assert library.remove(sources=paths).purged
         holding.join()
         assert leftovers(tmp_path) == []
 

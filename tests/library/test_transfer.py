@@ -60,18 +60,18 @@ def bring(archive: Path, directory: Path, **more: Any) -> Any:
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
     directory = tmp_path / "library"
-    with open_library(directory) as one:
+    with open_library(directory) as new_library:
         add(
-            one,
+            new_library,
             document(
                 "green tea is picked in spring " * 9, "the quick brown fox", source="/a/tea.txt"
             ),
         )
-        add(one, document("茶叶 在 春天 采摘 。 " * 20, source="/a/茶.txt"))
-        add(one, document("a secret to be removed " * 20, source="/a/secret.txt"))
-        add(one, document("foxes sleep", source="/b/fox.txt"))
-        one.remove(sources=["/a/secret.txt"])
-        one.sync()
+        add(new_library, document("茶叶 在 春天 采摘 。 " * 20, source="/a/茶.txt"))
+        add(new_library, document("a secret to be removed " * 20, source="/a/secret.txt"))
+        add(new_library, document("foxes sleep", source="/b/fox.txt"))
+        new_library.remove(sources=["/a/secret.txt"])
+        new_library.sync()
     return directory
 
 
@@ -82,14 +82,14 @@ def archive(library: Path, tmp_path: Path) -> Path:
 
 
 def answers(directory: Path) -> list[Any]:
-    with open_library(directory, create=False) as one:
-        return [found(one, question) for question in QUESTIONS] + [
-            one.documents(),
-            one.sources(),
+    with open_library(directory, create=False) as opened_library:
+        return [found(opened_library, question) for question in QUESTIONS] + [
+            opened_library.documents(),
+            opened_library.sources(),
             {
-                number: one.chunks([number])
+                number: opened_library.chunks([number])
                 for question in QUESTIONS
-                for number, _ in found(one, question)[0]
+                for number, _ in found(opened_library, question)[0]
             },
         ]
 
@@ -108,10 +108,10 @@ def test_what_comes_out_answers_as_what_went_in(
 
 def test_it_can_be_added_to_and_exported_again(archive: Path, tmp_path: Path) -> None:
     bring(archive, tmp_path / "there")
-    with open_library(tmp_path / "there") as one:
-        add(one, document("a new harbour", source="/c/new.txt"))
-        assert found(one, "harbour")[1]
-        one.remove(sources=["/b/fox.txt"])
+    with open_library(tmp_path / "there") as copy:
+        add(copy, document("a new harbour", source="/c/new.txt"))
+        assert found(copy, "harbour")[1]
+        copy.remove(sources=["/b/fox.txt"])
     export_library(tmp_path / "there", tmp_path / "again.zip", "0")
     bring(tmp_path / "again.zip", tmp_path / "elsewhere")
     assert answers(tmp_path / "elsewhere") == answers(tmp_path / "there")
@@ -120,11 +120,11 @@ def test_it_can_be_added_to_and_exported_again(archive: Path, tmp_path: Path) ->
 def test_what_was_removed_or_is_derived_does_not_travel(library: Path, tmp_path: Path) -> None:
     (library / "kv").mkdir()
     (library / "kv" / "state").write_bytes(b"a state")
-    with open_library(library) as one:
-        one.begin_rebuild("plan")
-        chunks = one.document_chunks(one.documents()[0].id)
+    with open_library(library) as original:
+        original.begin_rebuild("plan")
+        chunks = original.document_chunks(original.documents()[0].id)
         vectors = EMBEDDER.embed_documents([chunk.text for chunk in chunks])
-        one.stage([(one.documents()[0].id, chunks, vectors)])
+        original.stage([(original.documents()[0].id, chunks, vectors)])
     with sqlite3.connect(library / "catalogue.sqlite") as raw:  # a removal that was cut off
         raw.execute("PRAGMA secure_delete = OFF")
         raw.execute("PRAGMA foreign_keys = ON")
@@ -136,9 +136,9 @@ def test_what_was_removed_or_is_derived_does_not_travel(library: Path, tmp_path:
     raw.close()
     assert b"foxes sleep" in bytes_on_disk(library)
     export_library(library, tmp_path / "x.zip", "0")
-    with zipfile.ZipFile(tmp_path / "x.zip") as packed:
-        assert sorted(packed.namelist()) == ["catalogue.sqlite", "manifest.json"]
-        catalogue = packed.read("catalogue.sqlite")
+    with zipfile.ZipFile(tmp_path / "x.zip") as zip_file:
+        assert sorted(zip_file.namelist()) == ["catalogue.sqlite", "manifest.json"]
+        catalogue = zip_file.read("catalogue.sqlite")
     assert b"secret" not in catalogue
     assert b"foxes sleep" not in catalogue
     bring(tmp_path / "x.zip", tmp_path / "there")
@@ -160,13 +160,13 @@ def test_what_was_removed_or_is_derived_does_not_travel(library: Path, tmp_path:
 
 
 def test_while_somebody_writes_one_state_travels(library: Path, tmp_path: Path) -> None:
-    done = threading.Event()
+    end = threading.Event()
 
     def write() -> None:
-        with open_library(library) as one:
+        with open_library(library) as original:
             for number in range(40):
-                add(one, document(f"number {number} " * 50, source=f"/n/{number}.txt"))
-                if done.is_set():
+                add(original, document(f"number {number} " * 50, source=f"/n/{number}.txt"))
+                if end.is_set():
                     break
 
     writer = threading.Thread(target=write)
@@ -175,7 +175,7 @@ def test_while_somebody_writes_one_state_travels(library: Path, tmp_path: Path) 
         for number in range(3):
             export_library(library, tmp_path / f"{number}.zip", "0")
     finally:
-        done.set()
+        end.set()
         writer.join()
     for number in range(3):
         bring(tmp_path / f"{number}.zip", tmp_path / f"there {number}")
@@ -184,15 +184,17 @@ def test_while_somebody_writes_one_state_travels(library: Path, tmp_path: Path) 
 def test_what_could_not_be_read_is_not_exported(library: Path, tmp_path: Path) -> None:
     archive = tmp_path / "library.zip"
     error = ParsingError("It is locked.", source="/home/ann/private/salary.pdf")
-    with open_library(library, create=False) as one:
-        one.set_unread([UnreadFile(FileState("/home/ann/private/salary.pdf", 1, 2, 3), error)])
+    with open_library(library, create=False) as original:
+        original.set_unread([UnreadFile(FileState("/home/ann/private/salary.pdf", 1, 2, 3), error)])
     export_library(library, archive, "0")
-    with zipfile.ZipFile(archive) as packed:
-        catalogue = packed.read(CATALOGUE)
+    with zipfile.ZipFile(archive) as zip_file:
+        catalogue = zip_file.read(CATALOGUE)
     assert b"salary" not in catalogue
     assert b"/a/tea.txt" in catalogue, "whole paths are, as the guide says"
-    with open_library(library, create=False) as one:
-        assert [unread.state.path for unread in one.unread()] == ["/home/ann/private/salary.pdf"]
+    with open_library(library, create=False) as original:
+        assert [source.state.path for source in original.unread()] == [
+            "/home/ann/private/salary.pdf"
+        ]
     bring(archive, tmp_path / "other")
 
 
@@ -224,9 +226,9 @@ def altered(
 ) -> Path:
     """The archive with another catalogue in it, and a manifest that fits."""
     scratch = to.with_suffix(".sqlite")
-    with zipfile.ZipFile(archive) as packed:
-        manifest = json.loads(packed.read("manifest.json"))
-        scratch.write_bytes(packed.read("catalogue.sqlite"))
+    with zipfile.ZipFile(archive) as zip_file:
+        manifest = json.loads(zip_file.read("manifest.json"))
+        scratch.write_bytes(zip_file.read("catalogue.sqlite"))
     connection = sqlite3.connect(scratch, isolation_level=None)
     alter(connection)
     connection.close()
@@ -237,17 +239,17 @@ def repacked(catalogue: bytes, manifest: dict[str, Any], to: Path, **claims: Any
     import hashlib
 
     manifest |= {"bytes": len(catalogue), "sha256": hashlib.sha256(catalogue).hexdigest()} | claims
-    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as packed:
-        packed.writestr("manifest.json", json.dumps(manifest))
-        packed.writestr("catalogue.sqlite", catalogue)
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as zip_file:
+        zip_file.writestr("manifest.json", json.dumps(manifest))
+        zip_file.writestr("catalogue.sqlite", catalogue)
     return to
 
 
 def refused(archive: Path, directory: Path) -> str:
-    with pytest.raises(LocalragError) as caught:
+    with pytest.raises(LocalragError) as error:
         bring(archive, directory)
     assert not directory.exists()
-    return str(caught.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +276,9 @@ def refused(archive: Path, directory: Path) -> str:
 def test_a_catalogue_that_is_not_as_exported(
     archive: Path, tmp_path: Path, statement: str, said: str
 ) -> None:
-    other = altered(archive, tmp_path / "x.zip", lambda one: one.execute(statement) and None)
+    other = altered(
+        archive, tmp_path / "x.zip", lambda database: database.execute(statement) and None
+    )
     assert said in refused(other, tmp_path / "there")
 
 
@@ -303,8 +307,8 @@ def test_values_that_no_document_has_though_the_checksums_fit(
         for (number,) in catalogue.execute("SELECT number FROM documents").fetchall():
             store_checksums(catalogue, number)
 
-    said = refused(altered(archive, tmp_path / "x.zip", alter), tmp_path / "there")
-    assert "is not an exported library, or is damaged" in said
+    message = refused(altered(archive, tmp_path / "x.zip", alter), tmp_path / "there")
+    assert "is not an exported library, or is damaged" in message
 
 
 def test_settings_in_it_are_not_taken_over(archive: Path, tmp_path: Path) -> None:
@@ -350,24 +354,24 @@ def test_a_newer_format_is_a_mismatch(archive: Path, tmp_path: Path) -> None:
     "name", ["../x", "config.toml", "kv/state", "vectors.faiss", "/etc/x", "catalogue.sqlite-wal"]
 )
 def test_other_files_in_the_archive(archive: Path, tmp_path: Path, name: str) -> None:
-    with zipfile.ZipFile(archive, "a") as packed:
-        packed.writestr(name, b"x")
+    with zipfile.ZipFile(archive, "a") as zip_file:
+        zip_file.writestr(name, b"x")
     assert "contains files that do not belong" in refused(archive, tmp_path / "there")
 
 
 def test_a_name_in_the_archive_that_is_no_text(tmp_path: Path) -> None:
-    named = tmp_path / "named.zip"
-    with zipfile.ZipFile(named, "w") as new:
+    archive_copy = tmp_path / "named.zip"
+    with zipfile.ZipFile(archive_copy, "w") as new:
         new.writestr("\u00e9.txt", "x")
-    named.write_bytes(named.read_bytes().replace(b"\xc3\xa9", b"\x98\xa9"))
+    archive_copy.write_bytes(archive_copy.read_bytes().replace(b"\xc3\xa9", b"\x98\xa9"))
     with pytest.raises(LibraryDamagedError, match="is not an exported library"):
-        bring(named, tmp_path / "there")
+        bring(archive_copy, tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
 def test_a_bomb(archive: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(archive) as packed:
-        manifest = json.loads(packed.read("manifest.json"))
+    with zipfile.ZipFile(archive) as zip_file:
+        manifest = json.loads(zip_file.read("manifest.json"))
     other = repacked(bytes(500 << 20), manifest, tmp_path / "x.zip")
     assert "packed in a way" in refused(other, tmp_path / "there")
 
@@ -406,15 +410,15 @@ def test_an_empty_library_may_be_filled(library: Path, archive: Path, tmp_path: 
 def test_a_library_that_was_emptied_and_filled_is_followed_as_any(
     archive: Path, tmp_path: Path
 ) -> None:
-    with open_library(tmp_path / "there") as one:
+    with open_library(tmp_path / "there") as copy:
         for number in range(20):
-            add(one, document(f"foxes sleep {number}", source=f"/c/{number}.txt"))
-            one.remove(sources=[f"/c/{number}.txt"])
+            add(copy, document(f"foxes sleep {number}", source=f"/c/{number}.txt"))
+            copy.remove(sources=[f"/c/{number}.txt"])
     bring(archive, tmp_path / "there")
     words = Words()
-    with open_library(tmp_path / "there", tokenize=words) as one:
-        add(one, document("a new harbour", source="/c/new.txt"))
-        assert found(one, "harbour")[1]
+    with open_library(tmp_path / "there", tokenize=words) as copy:
+        add(copy, document("a new harbour", source="/c/new.txt"))
+        assert found(copy, "harbour")[1]
     assert words.calls == 2  # only what is new is cut, with its card
 
 
@@ -477,12 +481,12 @@ def test_a_damaged_library_is_not_exported(library: Path, tmp_path: Path) -> Non
 
 
 def test_an_export_deletes_no_folder_of_somebody_else(library: Path, tmp_path: Path) -> None:
-    mine = [tmp_path / "x.zip.part" / "letter.txt", tmp_path / ".x.zip.old" / "letter.txt"]
-    for letter in mine:
+    letters = [tmp_path / "x.zip.part" / "letter.txt", tmp_path / ".x.zip.old" / "letter.txt"]
+    for letter in letters:
         letter.parent.mkdir()
         letter.write_text("mine")
     export_library(library, tmp_path / "x.zip", "0")
-    assert [letter.read_text() for letter in mine] == ["mine", "mine"]
+    assert [letter.read_text() for letter in letters] == ["mine", "mine"]
     names = [".x.zip.old", "library", "x.zip", "x.zip.part"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
@@ -556,11 +560,11 @@ def test_a_failed_export_leaves_nothing(
 
 @pytest.mark.parametrize("where", ["more", "format"])
 def test_a_manifest_that_is_nested_without_end(archive: Path, tmp_path: Path, where: str) -> None:
-    with zipfile.ZipFile(archive) as packed:
-        catalogue = packed.read("catalogue.sqlite")
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as packed:
-        packed.writestr("manifest.json", f'{{"{where}": {"[" * 100_000}{"]" * 100_000}}}')
-        packed.writestr("catalogue.sqlite", catalogue)
+    with zipfile.ZipFile(archive) as zip_file:
+        catalogue = zip_file.read("catalogue.sqlite")
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as zip_file:
+        zip_file.writestr("manifest.json", f'{{"{where}": {"[" * 100_000}{"]" * 100_000}}}')
+        zip_file.writestr("catalogue.sqlite", catalogue)
     assert "is not an exported library" in refused(tmp_path / "x.zip", tmp_path / "there")
 
 
@@ -578,11 +582,14 @@ def failing(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Any]) -> No
 def test_who_waits_to_write_keeps_the_library(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there, waiting = tmp_path / "there", threading.Event()
+    target, waiting = tmp_path / "there", threading.Event()
 
     def write() -> None:
-        with open_library(there) as one, one.writing(timeout=60, on_wait=lambda _: waiting.set()):
-            add(one, document("written meanwhile", source="/m.txt"))
+        with (
+            open_library(target) as copy,
+            copy.writing(timeout=60, on_wait=lambda _: waiting.set()),
+        ):
+            add(copy, document("written meanwhile", source="/m.txt"))
 
     other = threading.Thread(target=write)
 
@@ -592,10 +599,10 @@ def test_who_waits_to_write_keeps_the_library(
 
     failing(monkeypatch, meanwhile)
     with pytest.raises(LibraryError, match="cannot continue"):
-        bring(archive, there)
+        bring(archive, target)
     other.join()
-    with open_library(there, create=False) as one:
-        assert [source.state.path for source in one.sources()] == ["/m.txt"]
+    with open_library(target, create=False) as emptied:
+        assert [source.state.path for source in emptied.sources()] == ["/m.txt"]
 
 
 def test_a_folder_that_was_there_stays(
@@ -681,9 +688,9 @@ print(export_library(Path(sys.argv[1]), Path(sys.argv[2]), "0").documents)
 
 def test_from_a_medium_that_is_mounted_read_only(library: Path, tmp_path: Path) -> None:
     place = tmp_path / "medium"
-    done = on_read_only_medium(
+    result = on_read_only_medium(
         library, place, sys.executable, "-c", EXPORT, f"{place}/library", f"{tmp_path}/x.zip"
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "3"), done.stderr
+    assert (result.returncode, result.stdout.strip()) == (0, "3"), result.stderr
     bring(tmp_path / "x.zip", tmp_path / "there")
     assert answers(tmp_path / "there") == answers(library)

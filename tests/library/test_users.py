@@ -80,7 +80,7 @@ def made(_postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """Three libraries, each with a document of its own and one that all have; three users."""
     pytest.importorskip("psycopg", reason="only where psycopg is installed")
     names = [f"{kind}_{os.getpid()}" for kind in ("plain", "peopled")]
-    there = replace(read_url(f"{_postgres_server}#any"), name=names[0], user="keeper")
+    location = replace(read_url(f"{_postgres_server}#any"), name=names[0], user="keeper")
     catalogue, administrator = administrating(_postgres_server)
     with catalogue, administrator as session, pytest.MonkeyPatch.context() as patched:
         cache = tmp_path_factory.mktemp("cache")
@@ -89,13 +89,13 @@ def made(_postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
             session.execute(f"CREATE ROLE {account} LOGIN {rights}")
         session.execute(f"CREATE DATABASE {names[0]} OWNER keeper")
         for name in LIBRARIES:
-            with open_library(called(there, name)) as library:
+            with open_library(called(location, name)) as library:
                 own = document(f"the secret of {name} is kept in {name}", source=f"{name}.txt")
                 add(library, own)
                 add(library, document("what everybody knows", source="common.txt"))
                 library.keep_history(on=True)
         session.execute(f"CREATE DATABASE {names[1]} OWNER keeper TEMPLATE {names[0]}")
-        with Users(replace(there, name=names[1], library="alpha")) as users:
+        with Users(replace(location, name=names[1], library="alpha")) as users:
             tokens = {name: users.add(name) for name in USERS}
             for (name, role), place in zip(USERS.items(), LIBRARIES, strict=True):
                 users.grant(name, place, role)  # type: ignore[arg-type]
@@ -136,8 +136,8 @@ def copied(root: Any, postgres: str, template: str) -> Iterator[Database]:
 @pytest.fixture
 def place(made: Made, root: Any, postgres: str) -> Iterator[Database]:
     """The library `alpha` in a database without users that belongs to `keeper`."""
-    with copied(root, postgres, made.plain) as found:
-        yield found
+    with copied(root, postgres, made.plain) as copy_place:
+        yield copy_place
 
 
 @dataclass
@@ -149,14 +149,14 @@ class Team:
     tokens: dict[str, str]
 
     def serve(self, library: str, account: str = "node") -> Library:
-        there = replace(called(self.place, library), user=account)
-        return open_library(there, create=False, serving=True)
+        location = replace(called(self.place, library), user=account)
+        return open_library(location, create=False, serving=True)
 
 
 @pytest.fixture
 def team(made: Made, root: Any, postgres: str) -> Iterator[Team]:
-    with copied(root, postgres, made.peopled) as found, Users(found) as users:
-        yield Team(found, users, made.tokens)
+    with copied(root, postgres, made.peopled) as copy_place, Users(copy_place) as users:
+        yield Team(copy_place, users, made.tokens)
 
 
 @contextmanager
@@ -183,8 +183,8 @@ def attempt(session: Any, statement: str) -> int | str:
 
     try:
         with session.transaction():
-            found = session.execute(statement)
-            return int(found.fetchone()[0]) if found.description else int(found.rowcount)
+            cursor = session.execute(statement)
+            return int(cursor.fetchone()[0]) if cursor.description else int(cursor.rowcount)
     except Error as error:
         return type(error).__name__
 
@@ -200,25 +200,25 @@ def tables_of(session: Any) -> list[tuple[str, str, str]]:
         "ON a.attrelid = c.oid AND a.attnum = 1 WHERE n.nspname ~ '^localrag(_[0-9]+)?$' "
         "AND c.relkind IN ('r', 'p', 'm', 'v') ORDER BY 1, 2"
     ).fetchall()
-    return [(str(one), str(two), str(three)) for one, two, three in rows]
+    return [(str(schema), str(table), str(column)) for schema, table, column in rows]
 
 
 def test_no_table_shows_or_takes_a_row_without_a_grant(team: Team) -> None:
     with raw(team.place) as node, raw(team.place, "keeper") as keeper:
         tables = tables_of(keeper)
         numbers = dict(keeper.execute("SELECT name, number FROM localrag.libraries").fetchall())
-        seen = 0
+        total = 0
         for user, granted in zip((*USERS, "nobody"), (*LIBRARIES, ""), strict=True):
             for schema, name, column in tables:
                 table = f'{schema}."{name}"'
                 with transaction_of(node, user):
-                    shown = attempt(node, f"SELECT count(*) FROM {table}")
+                    number = attempt(node, f"SELECT count(*) FROM {table}")
                     if granted and schema == home(numbers[granted]):
                         all_rows = keeper.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-                        assert shown == all_rows, (user, table)
-                        seen += shown
+                        assert number == all_rows, (user, table)
+                        total += number
                         continue
-                    assert shown in NOTHING, (user, table)
+                    assert number in NOTHING, (user, table)
                     for statement in (
                         f"INSERT INTO {table} DEFAULT VALUES",
                         f"UPDATE {table} SET {column} = {column}",
@@ -227,7 +227,7 @@ def test_no_table_shows_or_takes_a_row_without_a_grant(team: Team) -> None:
                         f"SELECT count(*) FROM (SELECT FROM {table} FOR UPDATE) x",
                     ):
                         assert attempt(node, statement) in NOTHING, (user, statement)
-        assert seen > 30  # else this would prove nothing
+        assert total > 30  # else this would prove nothing
         assert len(tables) > 4 * 19
 
 
@@ -249,14 +249,14 @@ def test_what_fails_for_a_user_names_no_library_of_others(team: Team) -> None:
     with team.users, raw(team.place, "keeper") as keeper:
         with Users(replace(team.place, user="node")) as serving:
             keeper.execute("ALTER TABLE localrag.audit RENAME TO gone")
-            with pytest.raises(LibraryError) as caught:
+            with pytest.raises(LibraryError) as error:
                 serving.record("bob", "beta", "ask", "words")
-            assert team.place.name in str(caught.value)
-            assert "alpha" not in f"{caught.value} {caught.value.values}"
+            assert team.place.name in str(error.value)
+            assert "alpha" not in f"{error.value} {error.value.values}"
         unreachable = replace(team.place, user="node", port=1)
-        with Users(unreachable) as serving, pytest.raises(LibraryError) as caught:
+        with Users(unreachable) as serving, pytest.raises(LibraryError) as error:
             serving.record("bob", "beta", "ask", "words")
-        assert "alpha" not in f"{caught.value} {caught.value.values}"
+        assert "alpha" not in f"{error.value} {error.value.values}"
 
 
 def test_the_words_of_a_question_are_in_no_statement(
@@ -265,19 +265,19 @@ def test_the_words_of_a_question_are_in_no_statement(
     """PostgreSQL writes a statement that fails into its log."""
     import psycopg
 
-    sent: list[str] = []
+    statements: list[str] = []
     real = psycopg.Connection.execute
 
-    def execute(self: Any, query: Any, *given: Any, **more: Any) -> Any:
-        sent.append(str(query))
-        return real(self, query, *given, **more)
+    def execute(self: Any, query: Any, *arguments: Any, **more: Any) -> Any:
+        statements.append(str(query))
+        return real(self, query, *arguments, **more)
 
     monkeypatch.setattr(psycopg.Connection, "execute", execute)
     with Users(replace(team.place, user="node")) as serving:
         serving.record("ann", "alpha", "ask", "a private question")
         assert serving.by_token(team.tokens["ann"]) is not None
-    assert any(".record(" in statement for statement in sent)
-    assert not any("private" in statement for statement in sent)
+    assert any(".record(" in statement for statement in statements)
+    assert not any("private" in statement for statement in statements)
 
 
 def test_a_reader_changes_nothing(team: Team) -> None:
@@ -365,18 +365,18 @@ def test_nobody_asks_a_serving_library(team: Team) -> None:
         with pytest.raises(RuntimeError, match="for nobody"):
             library.keywords.search(["secret"], 5)
         with acting_as("ann"):
-            failed: list[BaseException] = []
+            errors: list[BaseException] = []
 
             def bare() -> None:
                 try:
                     library.counts()
                 except RuntimeError as error:
-                    failed.append(error)
+                    errors.append(error)
 
             thread = threading.Thread(target=bare)  # which knows nothing of who asks
             thread.start()
             thread.join()
-            assert failed
+            assert errors
             assert library.counts().documents == 2
         with acting_as_server():  # a chore that reads, and changes nothing
             assert library.counts().documents == 2
@@ -388,22 +388,22 @@ def test_who_acts_within_somebody_elses_block(team: Team) -> None:
     """A connection that is in use is the user's alone, also within one thread."""
     with team.serve("alpha") as library:
         catalogue = library._catalogue
-        with acting_as("ann"), catalogue.read() as mine:
-            assert mine.counts().documents == 2
+        with acting_as("ann"), catalogue.read() as own_snapshot:
+            assert own_snapshot.counts().documents == 2
             with acting_as("bob"), pytest.raises(LibraryNotFoundError), catalogue.read():
                 pass
             with acting_as_server(), catalogue.read() as chore:
-                assert chore.sql is not mine.sql
+                assert chore.sql is not own_snapshot.sql
                 with acting_as("cid"), pytest.raises(LibraryNotFoundError), catalogue.read():
                     pass
             with catalogue.read() as again:
-                assert again.sql is mine.sql
+                assert again.sql is own_snapshot.sql
 
 
 def test_a_warm_search_is_one_transaction_of_its_user(team: Team) -> None:
     settings = Settings(embedding=EmbeddingSettings(model="hash"))
-    there = replace(team.place, user="node")
-    with relayed(str(there).partition("#")[0]) as (url, relay):
+    node_place = replace(team.place, user="node")
+    with relayed(str(node_place).partition("#")[0]) as (url, relay):
         library = open_library(read_url(f"{url}#alpha"), create=False, serving=True, embedding=None)
         with closing(Engine(library, settings, embedder=EMBEDDER)) as engine:
             with acting_as("ann"):
@@ -498,8 +498,11 @@ def test_what_others_have_planted_is_not_called(place: Database) -> None:
             users.grant("ann", "alpha", "reader")
         session.execute(f"GRANT {policies.MEMBER}, {policies.SERVER} TO node")
         session.execute(f"GRANT CONNECT ON DATABASE {place.name} TO node")
-        there = replace(place, user="node")
-        with Users(there) as users, open_library(there, create=False, serving=True) as library:
+        node_place = replace(place, user="node")
+        with (
+            Users(node_place) as users,
+            open_library(node_place, create=False, serving=True) as library,
+        ):
             assert users.by_token(token) is not None
             with acting_as("ann"):
                 assert library.counts().documents == 2
@@ -507,8 +510,8 @@ def test_what_others_have_planted_is_not_called(place: Database) -> None:
             add(library, document("what came later", source="later.txt"))
             assert library.remove(sources=["later.txt"]).purged
         for schema in ("public", "node", "keeper"):
-            found = session.execute(f"SELECT who FROM {schema}.called").fetchall()
-            assert found == [], schema
+            rows = session.execute(f"SELECT who FROM {schema}.called").fetchall()
+            assert rows == [], schema
         with raw(place, "keeper") as keeper:  # else this would prove nothing
             keeper.execute("SELECT pg_advisory_xact_lock(CAST(1 AS smallint), 1)")
             assert keeper.execute("SELECT count(*) FROM keeper.called").fetchone() == (1,)
@@ -547,21 +550,21 @@ def test_who_owns_the_database_opens_no_library_that_a_stranger_made(
 
 
 def test_a_library_takes_no_schema_that_is_there(place: Database) -> None:
-    there, free = called(place, "later"), 9
+    location, free = called(place, "later"), 9
     with raw(place, "postgres") as session:
         session.execute(f"GRANT CREATE ON DATABASE {place.name} TO stranger")
         with raw(place, "stranger") as stranger:
             for number in range(len(LIBRARIES) + 1, free):
                 stranger.execute(f"CREATE SCHEMA {home(number)}")
                 stranger.execute(f"GRANT ALL ON SCHEMA {home(number)} TO PUBLIC")
-        with open_library(there) as library, closing(PostgresCatalogue(there)) as catalogue:
+        with open_library(location) as library, closing(PostgresCatalogue(location)) as catalogue:
             add(library, document("what came later", source="later.txt"))
             assert catalogue.number == free
         session.execute(f"ALTER SCHEMA {home(free)} OWNER TO stranger")  # as of an earlier version
         with pytest.raises(LibraryError, match="belongs to the account stranger"):
-            open_library(there, create=False)
+            open_library(location, create=False)
         session.execute(f"ALTER SCHEMA {home(free)} OWNER TO keeper")
-        with open_library(there, create=False) as library:
+        with open_library(location, create=False) as library:
             assert library.counts().documents == 1
 
 
@@ -575,19 +578,22 @@ def test_a_stranger_costs_no_scan(team: Team) -> None:
             f"INSERT INTO {schema}.blocks(document, block, text) "
             f"SELECT number, g, '' FROM {schema}.documents, generate_series(10, 1000) g"
         )
-        seen, before = f"SELECT pg_stat_get_xact_tuples_returned('{schema}.blocks'::regclass)", 0
+        statement_of_tuples, before = (
+            f"SELECT pg_stat_get_xact_tuples_returned('{schema}.blocks'::regclass)",
+            0,
+        )
 
         def scanned() -> int:
             nonlocal before
-            (rows,) = node.execute(seen).fetchone()
+            (rows,) = node.execute(statement_of_tuples).fetchone()
             before, more = rows, rows - before
             return int(more)
 
         statements = "SELECT count(*) FROM {}", "DELETE FROM {}", "UPDATE {} SET block = block"
         for statement in statements:
             with transaction_of(node, "bob"):
-                found = attempt(node, statement.format(f"{schema}.blocks"))
-                assert found == "InsufficientPrivilege"
+                outcome = attempt(node, statement.format(f"{schema}.blocks"))
+                assert outcome == "InsufficientPrivilege"
                 assert scanned() <= 1, statement
         with transaction_of(node, "ann"):
             assert attempt(node, statements[0].format(f"{schema}.blocks")) == 2 * 991 + 2
@@ -608,19 +614,19 @@ def test_the_grant_is_looked_up_once_in_a_statement(team: Team) -> None:
 
         with transaction_of(node, "ann"):
             node.execute(f"SET LOCAL search_path TO {home(number)}")
-            found = plan("SELECT c.id FROM chunks c JOIN documents d ON d.number = c.document")
-            assert "InitPlan" in found
-            assert "may(" not in found.replace("InitPlan", "")  # in no filter of a row
-            assert "Append" not in found  # the partition itself, and no other
+            query_plan = plan("SELECT c.id FROM chunks c JOIN documents d ON d.number = c.document")
+            assert "InitPlan" in query_plan
+            assert "may(" not in query_plan.replace("InitPlan", "")  # in no filter of a row
+            assert "Append" not in query_plan  # the partition itself, and no other
             # What is asked for still finds its index under the policies.
             node.execute("SET LOCAL enable_seqscan = off")
-            for asked, column in (
+            for sql, column in (
                 ("SELECT 1 FROM chunks WHERE id = 5", "id = 5"),
                 ("SELECT 1 FROM chunks WHERE id IN (5, 6, 7)", "id = ANY"),
                 ("SELECT 1 FROM documents WHERE id = 'x'", "id = 'x'"),
                 ("SELECT 1 FROM sources WHERE path >= 'a' AND path < 'b'", "path >= 'a'"),
             ):
-                lines = plan(asked).splitlines()
+                lines = plan(sql).splitlines()
                 assert any("Index Cond" in line and column in line for line in lines), lines
 
 
@@ -658,9 +664,9 @@ def test_secrets_and_what_they_are_worth(team: Team, root: Any) -> None:
             for role in (policies.MEMBER, policies.SERVER, "node"):
                 for table in ("users", "sessions", "grants", "audit", "audit_rules"):
                     node.execute(f"BEGIN; SET LOCAL ROLE {role}")
-                    found = attempt(node, f"SELECT count(*) FROM localrag.{table}")
+                    outcome = attempt(node, f"SELECT count(*) FROM localrag.{table}")
                     node.execute("ROLLBACK")
-                    assert found == "InsufficientPrivilege", (role, table)
+                    assert outcome == "InsufficientPrivilege", (role, table)
         assert serving.by_token(sessions[0]) == ann
         renewed = users.renew("ann")
         assert serving.by_token(team.tokens["ann"]) is None
@@ -706,9 +712,9 @@ def test_what_a_server_and_a_member_cannot_call(team: Team) -> None:
         for role, statements in calls.items():
             for call in statements:
                 session.execute(f"BEGIN; SET LOCAL ROLE {role}")
-                found = attempt(session, f"SELECT count(*) FROM localrag.{call}")
+                outcome = attempt(session, f"SELECT count(*) FROM localrag.{call}")
                 session.execute("ROLLBACK")
-                assert found == "InsufficientPrivilege", (role, call)
+                assert outcome == "InsufficientPrivilege", (role, call)
         # A table of the caller's own does not take the place of ours.
         session.execute(f"BEGIN; SET LOCAL ROLE {policies.MEMBER}")
         session.execute("SELECT set_config(%s, 'bob', true)", [policies.USER])
@@ -724,15 +730,15 @@ def test_conversations_are_of_who_had_them(team: Team) -> None:
     team.users.grant("bob", "alpha", "editor")
     with team.serve("alpha") as library:
         with acting_as("bob"):
-            first, common = sorted(library.documents(), key=lambda each: each.sources[0])
+            first, common = sorted(library.documents(), key=lambda item: item.sources[0])
             assert library.keeps_history
         ids = [first.id, common.id]
         for user, question in (("ann", "a question of ann"), ("bob", "a question of bob")):
             with acting_as(user):
                 assert library.keep_answer("key", question, "{}", ids, after=0)
-                assert [each.question for each in library.kept_answers("key")] == [question]
-                (found,) = library.conversations()
-                assert question in map(str, astuple(found))
+                assert [answer.question for answer in library.kept_answers("key")] == [question]
+                (conversation,) = library.conversations()
+                assert question in map(str, astuple(conversation))
         with acting_as("ann"):
             assert library.forget_conversations()
             assert not library.conversations()
@@ -768,16 +774,19 @@ def test_conversations_stay_with_the_users_of_the_database(team: Team, tmp_path:
     with team.serve("alpha") as library, acting_as("ann"):
         (first, *_) = library.documents()
         assert library.keep_answer("key", "a question of ann", "{}", [first.id], after=0)
-    there = PostgresCatalogue(called(team.place, "alpha"))
-    with closing(there), there.write() as transaction:  # one of before there were users
+    database_catalogue = PostgresCatalogue(called(team.place, "alpha"))
+    with (
+        closing(database_catalogue),
+        database_catalogue.write() as transaction,
+    ):  # one of before there were users
         values = (2, "before", "?", "2026-11-23", "{}", "")
         transaction.sql.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", values)
         transaction.sql.execute("INSERT INTO answer_documents VALUES (?, ?)", (2, "any"))
     migrate_library(called(team.place, "alpha"), tmp_path / "folder", indexes=indexes())
     with open_library(tmp_path / "folder") as library:
-        assert [each.key for each in library.conversations()] == ["before"]
-    here = SqliteCatalogue(tmp_path / "folder" / CATALOGUE)
-    with closing(here), here.write() as transaction:
+        assert [conversation.key for conversation in library.conversations()] == ["before"]
+    folder_catalogue = SqliteCatalogue(tmp_path / "folder" / CATALOGUE)
+    with closing(folder_catalogue), folder_catalogue.write() as transaction:
         values = (3, "theirs", "?", "2026-11-23", "{}", "ann")
         transaction.sql.execute("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", values)
     migrate_library(tmp_path / "folder", called(team.place, "back"), indexes=indexes())
@@ -796,19 +805,21 @@ def test_the_log_of_who_asked_what(team: Team) -> None:
         serving.record("ann", "alpha", "ask", "a question\0 for the record")
         serving.record("bob", "beta", "ask", "what nobody writes down")
         serving.record("bob", "nowhere", "search", "words")
-        found = users.asked()
-        assert [(one.user, one.library, one.what, one.words) for one in found] == [
+        requests = users.asked()
+        assert [
+            (request.user, request.library, request.what, request.words) for request in requests
+        ] == [
             ("ann", "alpha", "search", None),
             ("ann", "alpha", "ask", "a question\N{REPLACEMENT CHARACTER} for the record"),
             ("bob", "beta", "ask", None),
             ("bob", "nowhere", "search", None),
         ]
-        assert [one.user for one in users.asked("beta")] == ["bob"]
+        assert [request.user for request in users.asked("beta")] == ["bob"]
         assert len(users.asked(user="bob")) == 2
         assert not users.asked(since=datetime.now(UTC) + timedelta(hours=1))
-        assert [one.what for one in users.asked(most=1)] == ["search"]
+        assert [request.what for request in users.asked(most=1)] == ["search"]
         assert not users.keeps_words("alpha", on=False)
-        assert [one.words for one in users.asked("alpha")] == [None, None]
+        assert [request.words for request in users.asked("alpha")] == [None, None]
         with raw(team.place, "keeper") as keeper:
             keeper.execute("UPDATE localrag.audit SET at = now() - interval '10 days'")
         assert users.kept_days() == policies.KEPT_DAYS
@@ -870,24 +881,24 @@ def test_accounts_that_do_not_own_the_tables(place: Database, root: Any) -> None
         keeper.execute(f"GRANT USAGE ON SCHEMA {home(number)} TO stranger")
         keeper.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {home(number)} TO stranger")
         keeper.execute(f"GRANT CONNECT ON DATABASE {place.name} TO stranger")
-    there = replace(place, user="stranger")
-    with raw(there, "stranger") as session:  # who may read the tables sees no row of them
+    stranger_place = replace(place, user="stranger")
+    with raw(stranger_place, "stranger") as session:  # who may read the tables sees no row of them
         assert session.execute("SELECT count(*) FROM localrag.documents").fetchone() == (0,)
-        found = session.execute(f"SELECT count(*) FROM {home(number)}.documents").fetchone()
-        assert found == (0,)
+        row = session.execute(f"SELECT count(*) FROM {home(number)}.documents").fetchone()
+        assert row == (0,)
     for serving in (False, True):
         with pytest.raises(LibraryError, match="may not act for users") as error:
-            open_library(there, create=False, serving=serving)
+            open_library(stranger_place, create=False, serving=serving)
         assert "GRANT localrag_member, localrag_server TO" in error.value.hint
     root.execute(f"GRANT {policies.MEMBER}, {policies.SERVER} TO stranger")
-    with open_library(there, create=False) as library:
+    with open_library(stranger_place, create=False) as library:
         with pytest.raises(LibraryError, match="does not own its tables"):
             library.counts()
         with acting_as("ann"):
             assert library.counts().documents == 2
     for command in (("users",), ("users", "add", "bob"), ("grant", "ann", "owner"), ("audit",)):
         with pytest.raises(ForbiddenError, match="does not own its tables") as error:
-            run(*command, "--library", str(there))
+            run(*command, "--library", str(stranger_place))
         assert "Name the owner in the URL" in error.value.hint
 
 
@@ -920,14 +931,14 @@ def test_roles_that_an_administrator_has_to_make(
 def test_who_acts_for_users_of_another_database_does_not_get_in(place: Database, root: Any) -> None:
     """The roles are those of the whole server, and by default all may connect."""
     root.execute(f"GRANT {policies.MEMBER}, {policies.SERVER} TO node")
-    there = replace(place, user="node")
-    with Users(place) as users, Users(there) as serving:
+    node_place = replace(place, user="node")
+    with Users(place) as users, Users(node_place) as serving:
         assert users.is_open()
         users.add("ann")
         assert not users.is_open()
-        with pytest.raises(LibraryUnreachableError, match="permission denied") as refused:
+        with pytest.raises(LibraryUnreachableError, match="permission denied") as error:
             serving.by_name("ann")
-        root.execute(refused.value.hint.partition("runs: ")[2].format(**refused.value.values))
+        root.execute(error.value.hint.partition("runs: ")[2].format(**error.value.values))
         assert serving.by_name("ann") is not None
 
 
@@ -937,11 +948,11 @@ def test_users_are_not_begun_where_all_may_connect(
     """As by an account that owns the tables, and not the database."""
     root.execute(f"ALTER DATABASE {place.name} OWNER TO postgres")
     with Users(place) as users:
-        with pytest.raises(LibraryError, match="Every account of the server") as refused:
+        with pytest.raises(LibraryError, match="Every account of the server") as error:
             users.add("ann")
         assert not users.are_used()
         assert f'GRANT CONNECT ON DATABASE "{place.name}" TO "keeper"' in str(
-            refused.value.hint.format(**refused.value.values)
+            error.value.hint.format(**error.value.values)
         )
         root.execute(f"GRANT CONNECT ON DATABASE {place.name} TO keeper")
         root.execute(f"REVOKE CONNECT ON DATABASE {place.name} FROM PUBLIC")
@@ -974,14 +985,14 @@ def test_libraries_that_come_and_go(team: Team) -> None:
     team.users.record("ann", "later", "ask", "who is to go?")
     with closing(PostgresCatalogue(later)) as catalogue:
         catalogue.drop()
-    assert [one.words for one in team.users.asked("later")] == [None]
-    assert [one.roles for one in team.users.all() if one.name == "ann"] == [{"alpha": "reader"}]
+    assert [request.words for request in team.users.asked("later")] == [None]
+    assert [user.roles for user in team.users.all() if user.name == "ann"] == [{"alpha": "reader"}]
     with pytest.raises(LibraryNotFoundError):
         team.users.grant("ann", "later", "reader")
     with open_library(later):  # another one of that name
         pass
     assert team.users.asked("later") == []
-    assert [one.roles for one in team.users.all() if one.name == "ann"] == [{"alpha": "reader"}]
+    assert [user.roles for user in team.users.all() if user.name == "ann"] == [{"alpha": "reader"}]
 
 
 def test_moving_to_and_from_a_database_with_users(team: Team, tmp_path: Any) -> None:
@@ -1033,8 +1044,8 @@ def test_the_commands(place: Database, monkeypatch: pytest.MonkeyPatch, tmp_path
     assert run("users", "remove", "eve", "--library", more)[0] == 0
     assert more in pasted.replace("the ca", "the%20ca")
     assert run("users", "remove", "dee $x", "--library", url)[0] == 0
-    told = json.loads(run("users", "add", "bob", "--library", url, "--json")[1])
-    assert told["user"] == "bob"
+    record = json.loads(run("users", "add", "bob", "--library", url, "--json")[1])
+    assert record["user"] == "bob"
     with pytest.raises(UsageError, match="already"):
         run("users", "add", "bob", "--library", url)
     assert run("grant", "ann", "editor", "--library", url)[1] == "ann is now editor of alpha.\n"
@@ -1043,8 +1054,8 @@ def test_the_commands(place: Database, monkeypatch: pytest.MonkeyPatch, tmp_path
     with pytest.raises(UsageError, match="no user dan"):
         run("grant", "dan", "reader", "--library", url)
     assert run("grant", "ann", "admin", "--library", url)[0] == 2
-    listed = json.loads(run("users", "list", "--library", url, "--json")[1])["users"]
-    assert [(one["name"], one["roles"]) for one in listed] == [
+    listing = json.loads(run("users", "list", "--library", url, "--json")[1])["users"]
+    assert [(user["name"], user["roles"]) for user in listing] == [
         ("ann", {"alpha": "editor"}),
         ("bob", {}),
     ]
@@ -1071,14 +1082,14 @@ def test_the_commands(place: Database, monkeypatch: pytest.MonkeyPatch, tmp_path
         plain = re.compile(rf"\b({'|'.join(get_args(Action))})\b")
         assert not plain.search(run("audit", "--user", "ann")[1])
         with spoken_to("zh"):
-            shown = run("audit", "--user", "ann")[1]
-            assert " 检索 " in shown
-            assert not plain.search(shown)
+            output = run("audit", "--user", "ann")[1]
+            assert " 检索 " in output
+            assert not plain.search(output)
         assert not json.loads(run("audit", "--since", "2999-01-01", "--json")[1])["list"]
         assert "7 days, without" in run("audit", "--texts", "off", "--keep", "7")[2]
         assert "harbour" not in run("audit")[1]
     assert run("users", "remove", "ann")[1] == "ann is no longer a user.\n"
-    assert [one["name"] for one in json.loads(run("users", "--json")[1])["users"]] == ["bob"]
+    assert [user["name"] for user in json.loads(run("users", "--json")[1])["users"]] == ["bob"]
     for command in (("users",), ("grant", "bob", "reader"), ("audit",)):
         with pytest.raises(UsageError, match="libraries in a database"):
             run(*command, "--library", str(tmp_path))
@@ -1097,12 +1108,12 @@ def test_work_is_queued_for_an_editor(team: Team, monkeypatch: pytest.MonkeyPatc
 
     assert "Name one with --as USER" in refused("--queue")
     assert "There is no user bbo." in refused("--queue", "--as", "bbo")
-    told = refused("--queue", "--as", "ann")
-    assert "ann is reader of beta, and this takes editor." in told
-    assert f"`localrag grant ann editor --library '{beta}'`" in told
-    told = refused("--queue", "--as", "d d")
-    assert "d d may not use beta" in told
-    assert f"`localrag grant 'd d' editor --library '{beta}'`" in told
+    message = refused("--queue", "--as", "ann")
+    assert "ann is reader of beta, and this takes editor." in message
+    assert f"`localrag grant ann editor --library '{beta}'`" in message
+    message = refused("--queue", "--as", "d d")
+    assert "d d may not use beta" in message
+    assert f"`localrag grant 'd d' editor --library '{beta}'`" in message
     for command in (("rebuild",), ("add", ".")):
         with pytest.raises(UsageError, match="no server is asked"):
             run(*command, "--as", "bob", "--library", beta)
@@ -1124,22 +1135,22 @@ def test_jobs_are_seen_by_readers_and_cancelled_by_editors(team: Team) -> None:
                     work()
         with pytest.raises(RuntimeError, match="for nobody"):
             jobs.all()
-        taken = jobs.take("node")
-        assert taken is not None
-        assert (taken.number, taken.asked_by) == (number, "bob")
-        for mine in (acting_as("bob"), acting_as_server()):
-            with mine, pytest.raises(LibraryError, match="does not allow"):
+        taken_job = jobs.take("node")
+        assert taken_job is not None
+        assert (taken_job.number, taken_job.asked_by) == (number, "bob")
+        for identity in (acting_as("bob"), acting_as_server()):
+            with identity, pytest.raises(LibraryError, match="does not allow"):
                 jobs.put("rebuild", Arguments())
         team.users.grant("bob", "beta", "reader")
         with acting_as("bob"):
-            assert [one.number for one in jobs.all()] == [number]
+            assert [job.number for job in jobs.all()] == [number]
             with pytest.raises(UsageError):
                 jobs.cancel(number)
-        assert jobs.renew(taken, Progress(files=3))
+        assert jobs.renew(taken_job, Progress(files=3))
         team.users.grant("bob", "beta", "editor")
         with acting_as("bob"):
             jobs.cancel(number)
-        assert not jobs.renew(taken, Progress(files=3))
+        assert not jobs.renew(taken_job, Progress(files=3))
     with raw(team.place) as node, transaction_of(node, "bob"):
         for column in ("arguments", "asked_by", "library", "kind", "node"):
             assert attempt(node, f"UPDATE localrag.jobs SET {column} = {column}") in NOTHING
@@ -1150,11 +1161,11 @@ def test_work_of_a_user_who_is_removed_is_not_done_for_the_next_of_that_name(tea
         assert owned.jobs is not None
         number = owned.jobs.put("add", Arguments(("/private/of bob.txt",)), "bob")
         team.users.remove("bob")
-        assert [one.state for one in owned.jobs.all()] == ["cancelled"]
+        assert [job.state for job in owned.jobs.all()] == ["cancelled"]
         late = owned.jobs.put("add", Arguments(("/private/late.txt",)), "bob")
         team.users.add("bob")
         team.users.grant("bob", "beta", "editor")
-        assert [(one.number, one.state) for one in owned.jobs.all()] == [
+        assert [(job.number, job.state) for job in owned.jobs.all()] == [
             (number, "cancelled"),
             (late, "cancelled"),
         ]
@@ -1169,29 +1180,29 @@ def test_no_ended_job_names_what_was_removed(team: Team, by: str) -> None:
         for path in ("/in/kept.txt", "/in/secret.txt"):
             add(owned, document(f"words of {path}", source=path))
         owned.jobs.put("add", Arguments(("/in/kept.txt", "/in/secret.txt")), "bob")
-        taken = owned.jobs.take("node")
-        assert taken is not None
-        owned.jobs.done(taken, Progress())
+        taken_job = owned.jobs.take("node")
+        assert taken_job is not None
+        owned.jobs.done(taken_job, Progress())
         owned.jobs.put("add", Arguments(("/in",)), "bob")
-        taken = owned.jobs.take("node")
-        assert taken is not None
+        taken_job = owned.jobs.take("node")
+        assert taken_job is not None
         wrong = LibraryError("The file {path} cannot be read.", path="/in/secret.txt")
-        owned.jobs.failed(taken, Progress(), wrong, again=False)
+        owned.jobs.failed(taken_job, Progress(), wrong, again=False)
         owned.jobs.put("add", Arguments(("/in/secret.txt",)), "bob")
         if by == "a user":
             with acting_as("bob"):
                 library.remove(sources=["/in/secret.txt"])
                 assert library.jobs is not None
-                found = library.jobs.all()
+                jobs = library.jobs.all()
         else:
             owned.remove(sources=["/in/secret.txt"])
-            found = owned.jobs.all()
-        assert [one.arguments.paths for one in found] == [
+            jobs = owned.jobs.all()
+        assert [job.arguments.paths for job in jobs] == [
             ("/in/kept.txt", "[…]"),
             ("/in",),
             ("/in/secret.txt",),  # which is still to be added
         ]
-        assert [one.fault for one in found] == [None] * 3
+        assert [job.fault for job in jobs] == [None] * 3
         assert isinstance(owned._catalogue, PostgresCatalogue)
         number = owned._catalogue.number
         with raw(team.place) as node, transaction_of(node, "ann"):
@@ -1229,9 +1240,9 @@ def test_a_node_has_the_rights_of_who_asked(team: Team, monkeypatch: pytest.Monk
         team.users.grant("bob", "beta", "reader")
         jobs.put("rebuild", Arguments(), "bob")
         assert worker.look(engine)
-        done, kept = jobs.all()
-        assert (done.state, done.fault) == ("done", None)
-        assert "not change it" in str(kept.fault)
+        job, failure = jobs.all()
+        assert (job.state, job.fault) == ("done", None)
+        assert "not change it" in str(failure.fault)
         assert owned.counts().documents == 3
-        logged = [(one.user, one.library, one.what) for one in team.users.asked()]
+        logged = [(request.user, request.library, request.what) for request in team.users.asked()]
         assert logged == [("bob", "beta", "rebuild")] * 2

@@ -170,8 +170,10 @@ def test_the_recovery_key_opens_it_as_somebody_types_it(tmp_path: Path) -> None:
     recovery = vaults.create(tmp_path, PASSPHRASE)
     header = vaults.header_of(tmp_path)
     assert len(recovery.replace("-", "")) == 32
-    typed = recovery.lower().replace("-", " ")
-    assert vaults.key_by_recovery(header, typed) == vaults.key_by_passphrase(header, PASSPHRASE)
+    input_text = recovery.lower().replace("-", " ")
+    assert vaults.key_by_recovery(header, input_text) == vaults.key_by_passphrase(
+        header, PASSPHRASE
+    )
     for wrong in ("", "AAAA", "A" * 32, recovery[:-1], recovery[:-1] + "!"):
         with pytest.raises(WrongKeyError):
             vaults.key_by_recovery(header, wrong)
@@ -258,7 +260,7 @@ def test_nothing_of_it_lies_in_its_folder(tmp_path: Path) -> None:
             b"tokens", texts[0].encode() + texts[1].encode("utf-16-le")
         )
         assert not traces(bytes_on_disk(tmp_path), texts)
-        library.remove(sources=[one.path for one in sources(library)[:10]])
+        library.remove(sources=[source.path for source in sources(library)[:10]])
         assert not traces(bytes_on_disk(tmp_path), texts)
         names = "\n".join(str(path) for path in tmp_path.rglob("*"))
         assert not traces(names.encode(), texts)
@@ -308,9 +310,11 @@ def test_every_altered_page_and_segment_is_noticed(tmp_path: Path) -> None:
             if path.suffix == ".vault":
                 assert not inspection.ok, f"{path.name} at {begin}"
             else:  # it is derived: made anew, and never answered from
-                assert any(one.part in ("vectors", "keywords") for one in inspection.findings)
+                assert any(
+                    finding.part in ("vectors", "keywords") for finding in inspection.findings
+                )
                 with open_library(folder) as library:
-                    assert [found(library, one) for one in ("harbour", "term5")] == answers
+                    assert [found(library, word) for word in ("harbour", "term5")] == answers
 
 
 @pytest.mark.parametrize("cut", [1, 4096, 8192])
@@ -347,16 +351,16 @@ def test_a_person_is_asked_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vaults.create(tmp_path, PASSPHRASE)
-    asked: list[Path] = []
+    folders: list[Path] = []
 
     def ask(folder: Path) -> str:
-        asked.append(folder)
+        folders.append(folder)
         return PASSPHRASE
 
     monkeypatch.setattr(vaults, "ask_passphrase", ask)
     open_library(tmp_path).close()
     open_library(tmp_path).close()
-    assert asked == [tmp_path]  # once a process
+    assert folders == [tmp_path]  # once a process
 
 
 # Made of a library, and a library again
@@ -379,7 +383,7 @@ def filled(directory: Path, texts: list[str]) -> None:
 
 def answers(directory: Path, texts: list[str]) -> tuple[object, ...]:
     with open_library(directory) as library:
-        uploads = [(one.name, one.data) for one in library.uploads.all(library.sources())]
+        uploads = [(upload.name, upload.data) for upload in library.uploads.all(library.sources())]
         counts = library.counts()
         return uploads, counts, *(found(library, text) for text in texts[::100])
 
@@ -466,8 +470,8 @@ def test_a_conversion_that_is_killed_leaves_one_of_the_two(tmp_path: Path, back:
         outcomes.add(is_vault)
         now = answers(folder, texts)
         assert now == before, f"killed at {at}"
-        left = {path.name for path in folder.glob("catalogue.*")} - {"catalogue.sqlite-swept"}
-        assert left == {"catalogue.vault" if is_vault else "catalogue.sqlite"}
+        names = {path.name for path in folder.glob("catalogue.*")} - {"catalogue.sqlite-swept"}
+        assert names == {"catalogue.vault" if is_vault else "catalogue.sqlite"}
         if is_vault:
             assert not list(folder.rglob("notes*"))
             assert not traces(bytes_on_disk(folder), texts), f"killed at {at}"
@@ -482,15 +486,15 @@ def killed_at(number: int, folder: Path, header: vaults.Header, key: bytes, *, b
     """Convert in a child that ends before its so-manieth change of the folder; whether it did."""
     child = os.fork()
     if not child:
-        left = number
+        countdown = number
 
         def count(event: str, _: object) -> None:
-            nonlocal left
+            nonlocal countdown
             if event in ("os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir") or (
                 event == "sqlite3.connect"
             ):
-                left -= 1
-                if not left:
+                countdown -= 1
+                if not countdown:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         try:
@@ -535,9 +539,9 @@ def test_an_upload_lies_nowhere_in_clear_and_goes_with_its_document(tmp_path: Pa
     with opened(tmp_path / "lib") as library:
         sent(library, tmp_path, text, name)
         sent(library, tmp_path, "Another text.", name)
-        (first, second) = sorted(one.state.path for one in library.sources())
+        (first, second) = sorted(source.state.path for source in library.sources())
         assert Path(second).name == "Kündigung 租约 (2).txt" or Path(first).name.endswith("(2).txt")
-        texts = {library.uploads.kept(one) for one in (first, second)}
+        texts = {library.uploads.kept(path) for path in (first, second)}
         assert texts == {text.encode(), b"Another text."}
         lies = list((tmp_path / "lib").rglob("*"))
         assert not traces(bytes_on_disk(tmp_path / "lib"), [text])
@@ -576,19 +580,21 @@ def test_an_encrypted_export_travels_and_shows_nothing(
     header, key, _ = vaults.new_header("of the export", recovery=False)
     archive = tmp_path / "export.zip"
     export_library(tmp_path / "source", archive, "0", protection=(header, key))
-    with zipfile.ZipFile(archive) as packed:
-        content = b"".join(packed.read(name) for name in packed.namelist())
-        assert not any("租约" in name for name in packed.namelist())
+    with zipfile.ZipFile(archive) as zip_file:
+        content = b"".join(zip_file.read(name) for name in zip_file.namelist())
+        assert not any("租约" in name for name in zip_file.namelist())
     assert not traces(content, [text])
     bring = partial(import_library, archive, tmp_path / "target", indexes=indexes())
     with pytest.raises(LibraryClosedError, match="encrypted"):
         bring()
     with pytest.raises(WrongKeyError):
-        bring(unlock=lambda given: vaults.key_by_passphrase(given, "another one"))
-    bring(unlock=lambda given: vaults.key_by_passphrase(given, "of the export"))
+        bring(unlock=lambda archive_header: vaults.key_by_passphrase(archive_header, "another one"))
+    bring(unlock=lambda archive_header: vaults.key_by_passphrase(archive_header, "of the export"))
     with opened(tmp_path / "target") as library:
         assert (library.counts(), found(library, "lease")) == before
-        ((name, data),) = ((one.name, one.data) for one in library.uploads.all(library.sources()))
+        ((name, data),) = (
+            (upload.name, upload.data) for upload in library.uploads.all(library.sources())
+        )
         assert (name, data) == ("租约.txt", text.encode())
 
 

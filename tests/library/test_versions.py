@@ -56,8 +56,8 @@ def best(library: Library, question: str) -> str:
 
 @pytest.fixture(params=sorted(path.name for path in FIXTURES.glob("schema-*.zip")))
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    with zipfile.ZipFile(FIXTURES / request.param) as packed:
-        packed.extractall(tmp_path / "library")
+    with zipfile.ZipFile(FIXTURES / request.param) as archive:
+        archive.extractall(tmp_path / "library")
     return tmp_path / "library"
 
 
@@ -78,8 +78,8 @@ def version(directory: Path) -> object:
 
 
 def test_there_is_a_library_of_every_version() -> None:
-    made = {path.name for path in FIXTURES.glob("schema-*.zip")}
-    assert {f"schema-{number}.zip" for number in range(1, len(MIGRATIONS))} <= made
+    names = {path.name for path in FIXTURES.glob("schema-*.zip")}
+    assert {f"schema-{number}.zip" for number in range(1, len(MIGRATIONS))} <= names
 
 
 def test_an_old_library_that_can_only_be_read_answers_too(
@@ -102,11 +102,11 @@ def test_an_old_library_that_can_only_be_read_answers_too(
 
 
 def test_an_old_library_is_upgraded_and_answers(old: Path) -> None:
-    kept = [
+    queries = [
         "SELECT * FROM blocks",
         'SELECT id, document, position, heading, "start", "end" FROM chunks ORDER BY id',
     ]
-    before = [rows(old, query) for query in kept], vectors(old)
+    before = [rows(old, query) for query in queries], vectors(old)
     assert all(before)
     with open_library(old, create=False, embedding=None) as library:
         assert library.status().schema == len(MIGRATIONS)
@@ -114,7 +114,7 @@ def test_an_old_library_is_upgraded_and_answers(old: Path) -> None:
             assert best(library, question).startswith(text)
         titles = [record.title for record in library.documents()]
     assert titles == ["harbour.txt", "港口.txt"]
-    assert ([rows(old, query) for query in kept], vectors(old)) == before
+    assert ([rows(old, query) for query in queries], vectors(old)) == before
     inspection = check_library(old, indexes())
     assert inspection.ok
     with open_library(old, create=False, embedding=None) as library:
@@ -141,14 +141,14 @@ def test_a_rebuild_reads_the_documents_of_an_old_library_again(old: Path, tmp_pa
             detect_language=lambda _: "en",
             parse=parse_file,
         ).rebuild()
-        assert [one.document_id for one in report.read_again] == [harbour.id]
+        assert [entry.document_id for entry in report.read_again] == [harbour.id]
         assert report.kept == other.sources
-        found = library.document_vectors(harbour.id)
-        assert vectors.keys() == found.keys()
+        vectors_read = library.document_vectors(harbour.id)
+        assert vectors.keys() == vectors_read.keys()
         # The passages say what they said, under the title that the file is given now.
         texts = [text for call in embedder.calls for text in call]
         assert {text.partition("\n")[0] for text in texts} == {"harbour"}
-        assert len(texts) == len(found)
+        assert len(texts) == len(vectors_read)
         assert library.status().outdated == 1
         for question, text in ANSWERS.items():
             assert best(library, question).startswith(text)
@@ -185,12 +185,12 @@ catalogue.migrate()
 
 def test_an_upgrade_that_is_killed_leaves_the_old_library(old: Path) -> None:
     before = version(old)
-    done = subprocess.run([sys.executable, "-c", DIES, str(old)], check=False)
-    assert done.returncode == 9
+    result = subprocess.run([sys.executable, "-c", DIES, str(old)], check=False)
+    assert result.returncode == 9
     assert version(old) == before  # none of the steps, though all but the last had ended
     assert rows(old, "SELECT * FROM sqlite_master WHERE name = 'later'") == []
     with open_library(old, create=False, embedding=None) as library:
-        assert all(best(library, one).startswith(text) for one, text in ANSWERS.items())
+        assert all(best(library, question).startswith(text) for question, text in ANSWERS.items())
     assert version(old) == len(MIGRATIONS)
 
 

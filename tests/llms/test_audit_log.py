@@ -27,9 +27,9 @@ def test_a_call_is_two_lines_that_belong_together(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "state" / "log.jsonl")
     call = send(log)
     log.received(call, bytes_in=99, status=200)
-    sent, received = records(log.path)
-    assert sent.pop("time") <= received.pop("time")
-    assert sent == {
+    outgoing, incoming = records(log.path)
+    assert outgoing.pop("time") <= incoming.pop("time")
+    assert outgoing == {
         "event": "sent",
         "call": call,
         "host": "models.example",
@@ -39,7 +39,7 @@ def test_a_call_is_two_lines_that_belong_together(tmp_path: Path) -> None:
         "passages": 2,
         "redactions": 1,
     }
-    assert received == {"event": "received", "call": call, "bytes_in": 99, "status": 200}
+    assert incoming == {"event": "received", "call": call, "bytes_in": 99, "status": 200}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="only where files have POSIX permissions")
@@ -77,10 +77,10 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
     send(log)
     write = os.write
     log_handles: list[int] = []
-    opened = files.append_file
+    append_file = files.append_file
 
     def open_log(path: Path) -> BinaryIO:
-        file = opened(path)
+        file = append_file(path)
         log_handles.append(file.fileno())
         return file
 
@@ -117,12 +117,12 @@ def test_several_processes_write_whole_lines(tmp_path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", code, str(path), f"host-{n}"]) for n in range(3)
     ]
     assert [worker.wait(timeout=120) for worker in workers] == [0, 0, 0]
-    found = [
+    entries = [
         record
-        for one in tmp_path.glob("log.jsonl*")
-        if one.suffix != ".lock"
-        for record in records(one)
+        for file in tmp_path.glob("log.jsonl*")
+        if file.suffix != ".lock"
+        for record in records(file)
     ]
-    assert sorted((str(r["host"]), r["bytes_out"]) for r in found) == sorted(
+    assert sorted((str(r["host"]), r["bytes_out"]) for r in entries) == sorted(
         (f"host-{n}", m) for n in range(3) for m in range(20)
     )

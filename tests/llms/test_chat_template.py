@@ -119,10 +119,10 @@ def test_the_first_token_stands_once(text: str) -> None:
 
 
 def test_a_thought_opened_by_the_template_is_noticed() -> None:
-    opened = "{{ messages[0]['content'] }}<think>\n"
-    assert template(opened).prompt([Message("user", "</think>")]).thinking
-    closed = opened + "</think>"
-    assert not template(closed).prompt([Message("user", "<think>")]).thinking
+    start = "{{ messages[0]['content'] }}<think>\n"
+    assert template(start).prompt([Message("user", "</think>")]).thinking
+    closed_start = start + "</think>"
+    assert not template(closed_start).prompt([Message("user", "<think>")]).thinking
 
 
 @pytest.mark.parametrize(
@@ -178,28 +178,28 @@ def test_a_template_that_never_ends_or_fills_the_memory_is_an_error(text: str) -
 
 
 def test_a_chat_is_rendered_once_for_its_roles(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = template(HONEST)
-    asked = []
+    renderer = template(HONEST)
+    renderings = []
     real = chat_template.render
 
     def counting(text: str, bos: str, eos: str, chats: list[tuple[str, ...]]) -> object:
-        asked.append(chats)
+        renderings.append(chats)
         return real(text, bos, eos, chats)
 
     monkeypatch.setattr(chat_template, "render", counting)
     for content in ("one", "two"):
-        made.prompt([SYSTEM, Message("user", content)])
-        made.prompt([USER, USER, Message("user", content)])
-    assert asked == [(("user", "user", "user"),)]
+        renderer.prompt([SYSTEM, Message("user", content)])
+        renderer.prompt([USER, USER, Message("user", content)])
+    assert renderings == [(("user", "user", "user"),)]
 
 
 def test_the_date_of_a_template_is_todays(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = template("{{ strftime_now('%Y') }} " + HONEST)
+    renderer = template("{{ strftime_now('%Y') }} " + HONEST)
     year = datetime.now().astimezone().year
-    assert read(made.prompt([USER]).tokens) == f"{year} Hi"
+    assert read(renderer.prompt([USER]).tokens) == f"{year} Hi"
     monkeypatch.setattr(chat_template, "_today", lambda: date(2000, 1, 1))
-    made.prompt([USER])  # is rendered anew
-    assert len({day for day, _ in made._rendered}) == 2
+    renderer.prompt([USER])  # is rendered anew
+    assert len({day for day, _ in renderer._rendered}) == 2
 
 
 def test_what_transformers_lets_templates_use() -> None:

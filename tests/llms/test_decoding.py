@@ -216,20 +216,20 @@ def test_a_stop_ends_the_reading_of_a_long_prompt_amid_a_batch(
     model: LlamaCppModel, call: Callable[[LlamaCppModel], object]
 ) -> None:
     before = outcome(model)
-    stopped = Looked(AMID, lambda: stopped.set())
+    stop = Looked(AMID, lambda: stop.set())
     with pytest.raises(StoppedError, match="stopped"):
-        call(model.for_call(stopped))
-    assert stopped.looks < AMID + 100
+        call(model.for_call(stop))
+    assert stop.looks < AMID + 100
     assert outcome(model) == before
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
 def test_a_stop_ends_a_reply_that_is_being_written(model: LlamaCppModel) -> None:
     before = outcome(model)
-    stopped = threading.Event()
-    stream = model.for_call(stopped).stream(chat("Count for ever."), Options(max_tokens=2000))
+    stop = threading.Event()
+    stream = model.for_call(stop).stream(chat("Count for ever."), Options(max_tokens=2000))
     assert next(stream)
-    stopped.set()
+    stop.set()
     with pytest.raises(StoppedError):
         list(stream)
     assert outcome(model) == before
@@ -237,12 +237,12 @@ def test_a_stop_ends_a_reply_that_is_being_written(model: LlamaCppModel) -> None
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
 def test_a_stop_ends_the_wait_for_another_call_and_not_that_call(model: LlamaCppModel) -> None:
-    stopped = threading.Event()
+    stop = threading.Event()
     stream = model.stream(SHORT, OPTIONS)
     first = next(stream)
-    threading.Timer(0.2, stopped.set).start()
+    threading.Timer(0.2, stop.set).start()
     with pytest.raises(StoppedError):
-        model.for_call(stopped).complete(SHORT, OPTIONS)
+        model.for_call(stop).complete(SHORT, OPTIONS)
     assert first + "".join(stream) == model.complete(SHORT, OPTIONS).text
 
 

@@ -37,17 +37,17 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def servers() -> Iterator[list[Server]]:
     """Three, each of which answers with its number."""
-    with ExitStack() as held:
-        yield [held.enter_context(serving(reply(f"from {number}"))) for number in range(3)]
+    with ExitStack() as stack:
+        yield [stack.enter_context(serving(reply(f"from {number}"))) for number in range(3)]
 
 
 def model_of(servers: list[Server], **options: object) -> OpenAICompatibleModel:
-    wanted = {"timeout_seconds": 60.0, "api_key": KEY} | options
-    return OpenAICompatibleModel([f"{one.url}/v1" for one in servers], "tiny", **wanted)  # type: ignore[arg-type]
+    defaults = {"timeout_seconds": 60.0, "api_key": KEY} | options
+    return OpenAICompatibleModel([f"{server.url}/v1" for server in servers], "tiny", **defaults)  # type: ignore[arg-type]
 
 
 def counts(servers: list[Server]) -> list[int]:
-    return [len(one.requests) for one in servers]
+    return [len(server.requests) for server in servers]
 
 
 def drop(exchange: Exchange) -> None:
@@ -56,8 +56,8 @@ def drop(exchange: Exchange) -> None:
 
 def test_calls_one_after_the_other_go_round(servers: list[Server]) -> None:
     model = model_of(servers)
-    said = [model.complete(CHAT, Options()).text for _ in range(6)]
-    assert sorted(said) == sorted([f"from {number}" for number in range(3)] * 2)
+    replies = [model.complete(CHAT, Options()).text for _ in range(6)]
+    assert sorted(replies) == sorted([f"from {number}" for number in range(3)] * 2)
     assert counts(servers) == [2, 2, 2]
 
 
@@ -79,25 +79,25 @@ def test_a_call_goes_where_the_fewest_are_under_way(servers: list[Server]) -> No
     slow.start()
     while not servers[0].requests:  # the first in turn
         time.sleep(0.01)
-    assert [one.calls for one in standings()] == [1, 0, 0]
+    assert [standing.calls for standing in standings()] == [1, 0, 0]
     for _ in range(4):
         model.complete(CHAT, Options())
     assert counts(servers) == [1, 2, 2]
     release.set()
     slow.join()
     assert answers == ["Yes"]
-    assert [one.calls for one in standings()] == [0, 0, 0]
+    assert [standing.calls for standing in standings()] == [0, 0, 0]
 
 
 def test_a_stream_counts_until_it_is_read_or_closed(servers: list[Server]) -> None:
-    for one in servers:
-        one.respond = events(delta("One "), delta("two"), DONE, b"")
+    for server in servers:
+        server.respond = events(delta("One "), delta("two"), DONE, b"")
     model = model_of(servers)
     stream = model.stream(CHAT, Options())
     assert next(stream) == "One "
-    assert sum(one.calls for one in standings()) == 1
+    assert sum(standing.calls for standing in standings()) == 1
     stream.close()  # type: ignore[attr-defined]
-    assert sum(one.calls for one in standings()) == 0
+    assert sum(standing.calls for standing in standings()) == 0
 
 
 def test_a_follow_up_goes_to_the_server_that_has_read_its_beginning(servers: list[Server]) -> None:
@@ -106,20 +106,20 @@ def test_a_follow_up_goes_to_the_server_that_has_read_its_beginning(servers: lis
     read_by: dict[str, int] = {}
     for _ in range(3):
         for passage in passages:
-            said = model.complete([Message("user", f"{passage} Where?")], Options()).text
-            assert read_by.setdefault(passage, int(said[-1])) == int(said[-1])
+            reply_text = model.complete([Message("user", f"{passage} Where?")], Options()).text
+            assert read_by.setdefault(passage, int(reply_text[-1])) == int(reply_text[-1])
     # Each is the first in turn once, as nobody has read anything of the next passage.
     assert sorted(read_by.values()) == [0, 1, 2]
 
 
 def test_a_beginning_counts_less_than_a_server_that_is_free() -> None:
-    one, two = Endpoint("http://127.0.0.1:1/v1"), Endpoint("http://127.0.0.1:2/v1")
+    endpoint, neighbour = Endpoint("http://127.0.0.1:1/v1"), Endpoint("http://127.0.0.1:2/v1")
     text = "kettle " * 200
-    first = taken([one, two], text)
-    other = taken([one, two], text)
-    assert {first, other} == {one, two}  # the first one is busy with it
+    first = taken([endpoint, neighbour], text)
+    other = taken([endpoint, neighbour], text)
+    assert {first, other} == {endpoint, neighbour}  # the first one is busy with it
     other.release()
-    assert taken([one, two], text) is other
+    assert taken([endpoint, neighbour], text) is other
     first.release()
     other.release()
 
@@ -150,12 +150,12 @@ def test_what_one_fails_before_a_word_is_shown_another_does(
             assert model.complete(CHAT, Options()).text == "Yes"
     # It was left alone after that.
     assert counts(servers[:2]) == [1, 4]
-    assert [one.up for one in standings()] == [False, True]
+    assert [standing.up for standing in standings()] == [False, True]
 
 
 def test_one_that_is_not_there(servers: list[Server]) -> None:
-    gone = "http://127.0.0.1:9/v1"
-    model = OpenAICompatibleModel([gone, f"{servers[0].url}/v1"], "tiny", max_retries=0)
+    dead_url = "http://127.0.0.1:9/v1"
+    model = OpenAICompatibleModel([dead_url, f"{servers[0].url}/v1"], "tiny", max_retries=0)
     for _ in range(3):
         assert model.complete(CHAT, Options()).text == "from 0"
 
@@ -176,8 +176,8 @@ def test_an_answer_that_has_begun_is_never_begun_again(servers: list[Server]) ->
     with pytest.raises(BackendError, match="cut off"):
         next(stream)
     assert counts(servers[:2]) == [1, 0]
-    assert [one.up for one in standings()] == [False, True]
-    assert sum(one.calls for one in standings()) == 0
+    assert [standing.up for standing in standings()] == [False, True]
+    assert sum(standing.calls for standing in standings()) == 0
 
 
 @pytest.mark.parametrize(
@@ -195,21 +195,21 @@ def test_what_is_wrong_with_the_request_is_wrong_everywhere(
     with pytest.raises(kind):
         model_of(servers).complete(CHAT, Options())
     assert counts(servers) == [1, 0, 0]
-    assert all(one.up for one in standings())
+    assert all(standing.up for standing in standings())
 
 
 def test_where_none_answers_each_is_named_without_the_key(servers: list[Server]) -> None:
     servers[0].respond, servers[1].respond = error(503, f"no {KEY}"), error(500, "boom")
-    urls = [f"{one.url}/v1" for one in servers[:2]] + ["http://127.0.0.1:9/v1"]
+    urls = [f"{host.url}/v1" for host in servers[:2]] + ["http://127.0.0.1:9/v1"]
     model = OpenAICompatibleModel(urls, "tiny", api_key=KEY, max_retries=1)
-    with pytest.raises(BackendError) as caught:
+    with pytest.raises(BackendError) as failure:
         model.complete(CHAT, Options())
-    said = str(caught.value)
+    message = str(failure.value)
     for server in (*servers[:2], "127.0.0.1:9"):
-        assert str(getattr(server, "server_port", server)) in said
-    assert KEY not in said
-    assert "503" in said
-    assert "boom" in said
+        assert str(getattr(server, "server_port", server)) in message
+    assert KEY not in message
+    assert "503" in message
+    assert "boom" in message
     assert counts(servers[:2]) == [2, 2]  # all are set aside, so all are tried again
 
 
@@ -219,59 +219,61 @@ def test_a_server_that_comes_back_is_used_again(servers: list[Server]) -> None:
     began = time.monotonic()
     model.complete(CHAT, Options())
     servers[0].respond = reply("back")
-    said = ""
-    while said != "back":
+    text = ""
+    while text != "back":
         assert time.monotonic() - began < 60
-        said = model.complete(CHAT, Options()).text
+        text = model.complete(CHAT, Options()).text
         time.sleep(0.02)
     assert time.monotonic() - began > 0.9
-    assert all(one.up for one in standings())
+    assert all(standing.up for standing in standings())
 
 
 def test_the_pause_grows_and_one_call_tries_first(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    one, other = Endpoint("http://127.0.0.1:1/v1"), Endpoint("http://127.0.0.1:2/v1")
+    endpoint, neighbour = Endpoint("http://127.0.0.1:1/v1"), Endpoint("http://127.0.0.1:2/v1")
     pauses = []
     for _ in range(8):
-        one.failed(now, 0.0)
+        endpoint.failed(now, 0.0)
         began = now
-        one.failed(began - 0.5, 0.0)  # a call that was under way at the same time
-        while ready([one, other]) == [other]:
+        endpoint.failed(began - 0.5, 0.0)  # a call that was under way at the same time
+        while ready([endpoint, neighbour]) == [neighbour]:
             now += 0.5
         pauses.append(now - began)
-        assert taken([one], "x") is one
-        assert ready([one, other]) == [other]  # nobody else, while that one is under way
-        one.release()
+        assert taken([endpoint], "x") is endpoint
+        assert ready([endpoint, neighbour]) == [
+            neighbour
+        ]  # nobody else, while that one is under way
+        endpoint.release()
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    one.answered()
-    assert ready([one, other]) == [one, other]
-    one.failed(now, 25.0)  # it took so long, or asked for it
+    endpoint.answered()
+    assert ready([endpoint, neighbour]) == [endpoint, neighbour]
+    endpoint.failed(now, 25.0)  # it took so long, or asked for it
     now += 24
-    assert ready([one, other]) == [other]
+    assert ready([endpoint, neighbour]) == [neighbour]
     now += 1
-    assert ready([one, other]) == [one, other]
+    assert ready([endpoint, neighbour]) == [endpoint, neighbour]
 
 
 def test_fifty_callers_and_a_server_that_dies(servers: list[Server]) -> None:
-    for one in servers:
-        one.respond = YES
+    for server in servers:
+        server.respond = YES
     model = model_of(servers, max_retries=2)
-    said: list[str] = []
+    replies: list[str] = []
 
     def ask(number: int) -> None:
         for turn in range(4):
             if (number, turn) == (7, 1):
                 servers[2].respond = drop
-            said.append("".join(model.for_call(None, None).stream(CHAT, Options())))
+            replies.append("".join(model.for_call(None, None).stream(CHAT, Options())))
 
     callers = [threading.Thread(target=ask, args=(number,)) for number in range(50)]
-    for each in callers:
-        each.start()
-    for each in callers:
-        each.join()
-    assert said == ["Yes"] * 200
-    assert [one.calls for one in standings()] == [0, 0, 0]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert replies == ["Yes"] * 200
+    assert [standing.calls for standing in standings()] == [0, 0, 0]
 
 
 # -- the doors ------------------------------------------------------------------------
@@ -307,13 +309,15 @@ def test_each_says_whether_it_is_there(servers: list[Server], tmp_path: Path) ->
     servers[1].respond = error(503, f"loading {KEY}")
     servers[2].respond = error(404)
     guard = Guard(audit=AuditLog(tmp_path / "log"), redactor=Redactor(), confirm=True)
-    urls = [f"{one.url}/v1" for one in servers] + ["http://127.0.0.1:9/v1"]
+    urls = [f"{server.url}/v1" for server in servers] + ["http://127.0.0.1:9/v1"]
     faults = OpenAICompatibleModel(urls, "tiny", api_key=KEY, guard=guard).faults()
     assert [fault is None for fault in faults.values()] == [True, False, True, False]
     assert "503" in str(faults[f"127.0.0.1:{servers[1].server_port}"])
     assert "cannot be reached" in str(faults["127.0.0.1:9"])
     assert KEY not in "".join(map(str, faults.values()))
-    assert [(one.path, one.body) for one in servers[0].requests] == [("/v1/models", b"")]
+    assert [(request.path, request.body) for request in servers[0].requests] == [
+        ("/v1/models", b"")
+    ]
     log = (tmp_path / "log").read_text()
     assert log.count('"sent"') == log.count('"received"') == 4
     assert '"bytes_out": 0' in log

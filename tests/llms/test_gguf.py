@@ -136,6 +136,6 @@ def test_a_model_cut_short_is_an_error_and_not_a_crash(
     path = tmp_path / "cut.gguf"
     with whole.open("rb") as file:
         path.write_bytes(file.read(int(whole.stat().st_size * share)))
-    with pytest.raises((ModelCorruptError, BackendError)) as caught:
+    with pytest.raises((ModelCorruptError, BackendError)) as error:
         LlamaCppModel(path)
-    assert str(path) in str(caught.value)
+    assert str(path) in str(error.value)

@@ -51,40 +51,42 @@ TENSORS = {
 }
 
 
-def computed(shown: HiddenStates, *tensors: int) -> list[int]:
+def computed(hidden_states: HiddenStates, *tensors: int) -> list[int]:
     """A part of a batch as llama.cpp computes it: which tensors it gets to."""
     for place, tensor in enumerate(tensors):
-        if shown.callback(tensor, True, None) and not shown.callback(tensor, False, None):
+        if hidden_states.callback(tensor, True, None) and not hidden_states.callback(
+            tensor, False, None
+        ):
             return list(tensors[: place + 1])
     return list(tensors)
 
 
 def test_the_states_of_all_batches_are_averaged_and_what_follows_is_left_out() -> None:
-    shown = hidden(TENSORS)
-    shown.begin(5, WIDTH)
-    shown.watch(collects=True)
-    assert computed(shown, 1, 2, 3) == [1, 2]
-    assert computed(shown, 3, 1) == [3], "another part of the batch ends at once"
-    shown.watch(collects=True)
-    assert computed(shown, 1, 4, 3) == [1, 4]
-    shown.watch(collects=False)
-    assert computed(shown, 1, 2, 3) == [1, 2, 3]
-    assert shown.mean().tolist() == [7.0] * WIDTH
-    shown.begin(LAST, WIDTH)
-    shown.watch(collects=True)
-    computed(shown, 1, 2, 3)
-    assert shown.mean().tolist() == [4.0] * WIDTH
+    hidden_states = hidden(TENSORS)
+    hidden_states.begin(5, WIDTH)
+    hidden_states.watch(collects=True)
+    assert computed(hidden_states, 1, 2, 3) == [1, 2]
+    assert computed(hidden_states, 3, 1) == [3], "another part of the batch ends at once"
+    hidden_states.watch(collects=True)
+    assert computed(hidden_states, 1, 4, 3) == [1, 4]
+    hidden_states.watch(collects=False)
+    assert computed(hidden_states, 1, 2, 3) == [1, 2, 3]
+    assert hidden_states.mean().tolist() == [7.0] * WIDTH
+    hidden_states.begin(LAST, WIDTH)
+    hidden_states.watch(collects=True)
+    computed(hidden_states, 1, 2, 3)
+    assert hidden_states.mean().tolist() == [4.0] * WIDTH
 
 
 def test_what_cannot_be_read_is_no_part_of_a_mean() -> None:
-    shown = hidden(TENSORS)
-    shown.begin(9, WIDTH)
-    shown.watch(collects=True)
-    computed(shown, 1, 2, 3)
+    hidden_states = hidden(TENSORS)
+    hidden_states.begin(9, WIDTH)
+    hidden_states.watch(collects=True)
+    computed(hidden_states, 1, 2, 3)
     with pytest.raises(BackendError, match="shows no states"):
-        shown.mean()
-    shown.begin(6, WIDTH)
-    shown.watch(collects=True)
-    computed(shown, 5)  # four numbers are no rows of three
+        hidden_states.mean()
+    hidden_states.begin(6, WIDTH)
+    hidden_states.watch(collects=True)
+    computed(hidden_states, 5)  # four numbers are no rows of three
     with pytest.raises(BackendError, match="shows no states"):
-        shown.mean()
+        hidden_states.mean()

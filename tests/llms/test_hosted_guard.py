@@ -52,17 +52,17 @@ class Known:
 
 
 def guard(folder: Path, **options: object) -> Guard:
-    wanted = {
+    defaults = {
         "audit": AuditLog(folder / "log.jsonl"),
         "redactor": Redactor([r"\d{11}"]),
         "confirm": False,
     }
-    return Guard(**(wanted | options))  # type: ignore[arg-type]
+    return Guard(**(defaults | options))  # type: ignore[arg-type]
 
 
 def model(hosted: Hosted, guarding: Guard, **options: object) -> OpenAICompatibleModel:
-    wanted = {"api_key": KEY, "timeout_seconds": 10.0, "max_retries": 0, "allow_network": True}
-    return OpenAICompatibleModel(hosted.url, "big", guard=guarding, **(wanted | options))  # type: ignore[arg-type]
+    defaults = {"api_key": KEY, "timeout_seconds": 10.0, "max_retries": 0, "allow_network": True}
+    return OpenAICompatibleModel(hosted.url, "big", guard=guarding, **(defaults | options))  # type: ignore[arg-type]
 
 
 def log(folder: Path) -> list[dict[str, object]]:
@@ -83,25 +83,25 @@ def test_what_goes_is_redacted_and_logged_and_what_comes_back_is_restored(
     hosted.reply = lambda prompt: "In 1931. Call [REDACTED-1]."
     guarding = guard(tmp_path)
     guarding.offer({7: Excerpt("/docs/light.pdf", 2, 2, PASSAGE)})
-    opened = model(hosted, guarding)
+    hosted_model = model(hosted, guarding)
     if streamed:
-        text = "".join(opened.stream(CHAT, Options()))
+        text = "".join(hosted_model.stream(CHAT, Options()))
     else:
-        text = opened.complete(CHAT, Options()).text
-    opened.close()
+        text = hosted_model.complete(CHAT, Options()).text
+    hosted_model.close()
     assert text == "In 1931. Call 13912345678."
     assert "13912345678" not in hosted.heard
     assert "Call [REDACTED-1]." in hosted.heard
-    sent, received = log(tmp_path)
-    assert sent["host"] == HOST
-    assert sent["bytes_out"] == len(hosted.bodies[0])
-    assert (sent["passages"], sent["redactions"], sent["command"]) == (1, 1, "test")
-    assert received["call"] == sent["call"]
-    assert received["status"] == 200
-    assert isinstance(received["bytes_in"], int)
-    assert received["bytes_in"] > 20
-    written = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
-    assert all(word not in written for word in (KEY, "lamp", "Call", "light.pdf", "1391"))
+    outgoing, incoming = log(tmp_path)
+    assert outgoing["host"] == HOST
+    assert outgoing["bytes_out"] == len(hosted.bodies[0])
+    assert (outgoing["passages"], outgoing["redactions"], outgoing["command"]) == (1, 1, "test")
+    assert incoming["call"] == outgoing["call"]
+    assert incoming["status"] == 200
+    assert isinstance(incoming["bytes_in"], int)
+    assert incoming["bytes_in"] > 20
+    log_text = (tmp_path / "log.jsonl").read_text(encoding="utf-8")
+    assert all(word not in log_text for word in (KEY, "lamp", "Call", "light.pdf", "1391"))
 
 
 def test_every_attempt_is_a_call_of_its_own(
@@ -111,45 +111,45 @@ def test_every_attempt_is_a_call_of_its_own(
 
     monkeypatch.setattr(tenacity, "wait_random_exponential", lambda **_: lambda _state: 0.01)
     hosted.status = 503
-    opened = model(hosted, guard(tmp_path), max_retries=2)
+    hosted_model = model(hosted, guard(tmp_path), max_retries=2)
     with pytest.raises(BackendError):
-        opened.complete(CHAT, Options())
-    opened.close()
+        hosted_model.complete(CHAT, Options())
+    hosted_model.close()
     assert len(hosted.bodies) == 3
-    assert [one["event"] for one in log(tmp_path)] == ["sent", "received"] * 3
-    assert [one["status"] for one in log(tmp_path)[1::2]] == [503] * 3
+    assert [record["event"] for record in log(tmp_path)] == ["sent", "received"] * 3
+    assert [record["status"] for record in log(tmp_path)[1::2]] == [503] * 3
 
 
 def test_a_call_that_reaches_nobody_is_logged(hosted: Hosted, tmp_path: Path) -> None:
-    opened = OpenAICompatibleModel(
+    hosted_model = OpenAICompatibleModel(
         f"http://{HOST}:9/v1", "big", allow_network=True, guard=guard(tmp_path), max_retries=0
     )
     with pytest.raises(BackendError, match="cannot be reached"):
-        opened.complete(CHAT, Options())
-    opened.close()
-    _, received = log(tmp_path)
-    assert (received["bytes_in"], received["status"]) == (0, None)
+        hosted_model.complete(CHAT, Options())
+    hosted_model.close()
+    _, incoming = log(tmp_path)
+    assert (incoming["bytes_in"], incoming["status"]) == (0, None)
 
 
 def test_without_the_log_nothing_goes(hosted: Hosted, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    opened = model(hosted, guard(tmp_path, audit=AuditLog(tmp_path / "file" / "log.jsonl")))
+    hosted_model = model(hosted, guard(tmp_path, audit=AuditLog(tmp_path / "file" / "log.jsonl")))
     with pytest.raises(BackendError, match="nothing is sent"):
-        opened.complete(CHAT, Options())
-    opened.close()
+        hosted_model.complete(CHAT, Options())
+    hosted_model.close()
     assert hosted.bodies == []
 
 
 def test_what_quotes_a_private_document_does_not_go(hosted: Hosted, tmp_path: Path) -> None:
     secrecy = Known("electric light")
-    opened = model(hosted, guard(tmp_path, secrecy=secrecy))
+    hosted_model = model(hosted, guard(tmp_path, secrecy=secrecy))
     for call in (
-        lambda: opened.complete(CHAT, Options()),
-        lambda: list(opened.stream(CHAT, Options())),
+        lambda: hosted_model.complete(CHAT, Options()),
+        lambda: list(hosted_model.stream(CHAT, Options())),
     ):
         with pytest.raises(NetworkBlockedError, match="quotes a private document"):
             call()
-    opened.close()
+    hosted_model.close()
     assert hosted.bodies == []
     assert log(tmp_path) == []
 
@@ -158,18 +158,18 @@ def test_what_is_offered_counts_as_allowed(hosted: Hosted, tmp_path: Path) -> No
     secrecy = Known("nothing of it")
     guarding = guard(tmp_path, secrecy=secrecy)
     guarding.offer({7: Excerpt("a", 1, 1, PASSAGE), 8: Excerpt("b", 1, 1, "Not in the prompt.")})
-    opened = model(hosted, guarding)
-    opened.complete(CHAT, Options())
-    opened.close()
+    hosted_model = model(hosted, guarding)
+    hosted_model.complete(CHAT, Options())
+    hosted_model.close()
     assert secrecy.apart == [PASSAGE]
 
 
 def test_a_redaction_that_cannot_be_made_stops_the_call(hosted: Hosted, tmp_path: Path) -> None:
     slow = Redactor([r"(x+x+)+y"], seconds=0.2)
-    opened = model(hosted, guard(tmp_path, redactor=slow))
+    hosted_model = model(hosted, guard(tmp_path, redactor=slow))
     with pytest.raises(ConfigError, match="nothing was sent"):
-        opened.complete([Message("user", "x" * 5000)], Options())
-    opened.close()
+        hosted_model.complete([Message("user", "x" * 5000)], Options())
+    hosted_model.close()
     assert hosted.bodies == []
 
 
@@ -177,10 +177,10 @@ def test_a_redaction_that_cannot_be_made_stops_the_call(hosted: Hosted, tmp_path
 
 
 def test_with_nobody_to_ask_nothing_goes(hosted: Hosted, tmp_path: Path) -> None:
-    opened = model(hosted, guard(tmp_path, confirm=True))
+    hosted_model = model(hosted, guard(tmp_path, confirm=True))
     with pytest.raises(NetworkBlockedError, match="there is nobody to confirm"):
-        opened.complete(CHAT, Options())
-    opened.close()
+        hosted_model.complete(CHAT, Options())
+    hosted_model.close()
     assert hosted.bodies == []
     assert log(tmp_path) == []
 
@@ -188,22 +188,22 @@ def test_with_nobody_to_ask_nothing_goes(hosted: Hosted, tmp_path: Path) -> None
 def test_one_yes_serves_for_the_run_and_the_preview_tells_all(
     hosted: Hosted, tmp_path: Path
 ) -> None:
-    asked: list[Preview] = []
-    shown: list[bool] = []
+    previews: list[Preview] = []
+    firsts: list[bool] = []
 
     def ask(preview: Preview) -> bool:
-        asked.append(preview)
+        previews.append(preview)
         return True
 
-    consent.begin("test", ask=ask, show=lambda _, first: shown.append(first))
+    consent.begin("test", ask=ask, show=lambda _, first: firsts.append(first))
     guarding = guard(tmp_path, confirm=True, secrecy=Known("nothing"))
     guarding.offer({7: Excerpt("/docs/light.pdf", 2, 3, PASSAGE)})
     for guarded in (guarding, guarding, guard(tmp_path, confirm=True)):
-        opened = model(hosted, guarded)
-        opened.complete(CHAT, Options())
-        opened.close()
-    assert shown == [True, False, False]
-    (preview,) = asked
+        hosted_model = model(hosted, guarded)
+        hosted_model.complete(CHAT, Options())
+        hosted_model.close()
+    assert firsts == [True, False, False]
+    (preview,) = previews
     assert (preview.model, preview.server) == ("big", hosted.url.split("/")[2])
     assert not preview.encrypted
     (passage,) = preview.passages
@@ -217,72 +217,76 @@ def test_one_yes_serves_for_the_run_and_the_preview_tells_all(
 def test_a_no_holds_for_the_run_and_another_model_is_asked_about_anew(
     hosted: Hosted, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
+    models: list[str] = []
 
     def ask(preview: Preview) -> bool:
-        asked.append(preview.model)
+        models.append(preview.model)
         return False
 
     consent.begin("test", ask=ask, show=None)
-    opened = model(hosted, guard(tmp_path, confirm=True))
+    hosted_model = model(hosted, guard(tmp_path, confirm=True))
     for _ in range(2):
         with pytest.raises(NetworkBlockedError, match="as you decided"):
-            opened.complete(CHAT, Options())
-    opened.close()
+            hosted_model.complete(CHAT, Options())
+    hosted_model.close()
     other = OpenAICompatibleModel(
         hosted.url, "small", allow_network=True, guard=guard(tmp_path, confirm=True)
     )
     with pytest.raises(NetworkBlockedError):
         other.complete(CHAT, Options())
     other.close()
-    assert asked == ["big", "small"]
+    assert models == ["big", "small"]
     assert hosted.bodies == []
 
 
 def test_threads_are_asked_once(hosted: Hosted, tmp_path: Path) -> None:
-    asked: list[Preview] = []
+    previews: list[Preview] = []
 
     def ask(preview: Preview) -> bool:
-        asked.append(preview)
+        previews.append(preview)
         return True
 
     consent.begin("test", ask=ask, show=None)
-    opened = model(hosted, guard(tmp_path, confirm=True))
-    threads = [threading.Thread(target=opened.complete, args=(CHAT, Options())) for _ in range(4)]
+    hosted_model = model(hosted, guard(tmp_path, confirm=True))
+    threads = [
+        threading.Thread(target=hosted_model.complete, args=(CHAT, Options())) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    opened.close()
-    assert (len(asked), len(hosted.bodies)) == (1, 4)
+    hosted_model.close()
+    assert (len(previews), len(hosted.bodies)) == (1, 4)
 
 
 def test_a_call_that_brings_its_own_consent_asks_nobody_else(
     hosted: Hosted, tmp_path: Path
 ) -> None:
     consent.begin("test", ask=lambda _: pytest.fail("asked"), show=None)
-    opened = model(hosted, guard(tmp_path, confirm=True))
+    hosted_model = model(hosted, guard(tmp_path, confirm=True))
     yes, no = Consent("yes", ask=lambda _: True), Consent("no", ask=lambda _: False)
-    opened.for_call(None, yes).complete(CHAT, Options())
+    hosted_model.for_call(None, yes).complete(CHAT, Options())
     with pytest.raises(NetworkBlockedError, match="as you decided"):
-        opened.for_call(None, no).complete(CHAT, Options())
-    opened.for_call(None, yes).complete(CHAT, Options())
-    opened.close()
+        hosted_model.for_call(None, no).complete(CHAT, Options())
+    hosted_model.for_call(None, yes).complete(CHAT, Options())
+    hosted_model.close()
     assert len(hosted.bodies) == 2
-    assert [one["command"] for one in log(tmp_path) if one["event"] == "sent"] == ["yes"] * 2
+    assert [record["command"] for record in log(tmp_path) if record["event"] == "sent"] == [
+        "yes"
+    ] * 2
 
 
 def test_a_call_that_was_stopped_sends_nothing(hosted: Hosted, tmp_path: Path) -> None:
-    stopped = threading.Event()
-    opened = model(hosted, guard(tmp_path)).for_call(stopped, None)
-    stream = opened.stream(CHAT, Options())
+    stop = threading.Event()
+    hosted_model = model(hosted, guard(tmp_path)).for_call(stop, None)
+    stream = hosted_model.stream(CHAT, Options())
     assert next(stream)
-    stopped.set()
+    stop.set()
     with pytest.raises(StoppedError):
         list(stream)
     with pytest.raises(StoppedError):
-        opened.complete(CHAT, Options())
-    opened.close()
+        hosted_model.complete(CHAT, Options())
+    hosted_model.close()
     assert len(hosted.bodies) == 1
 
 
@@ -294,20 +298,20 @@ def test_the_key_is_in_no_repr_error_traceback_or_log(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     hosted.status = 401  # the server repeats the key in its error
-    opened = model(hosted, guard(tmp_path))
-    told = [repr(opened), str(vars(opened))]
-    told += [repr(vars(one)) for one in opened._errors.values()]
-    with pytest.raises(BackendError) as caught:
-        opened.complete(CHAT, Options())
-    told += ["".join(traceback.format_exception(caught.value)), str(caught.value), caplog.text]
+    hosted_model = model(hosted, guard(tmp_path))
+    texts = [repr(hosted_model), str(vars(hosted_model))]
+    texts += [repr(vars(error)) for error in hosted_model._errors.values()]
+    with pytest.raises(BackendError) as failure:
+        hosted_model.complete(CHAT, Options())
+    texts += ["".join(traceback.format_exception(failure.value)), str(failure.value), caplog.text]
     package = str(Path(localrag.__file__).parent)  # a checkout may be called so, too
     frames: traceback.TracebackException | None
-    frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    frames = traceback.TracebackException.from_exception(failure.value, capture_locals=True)
     while frames is not None:
-        told += [str(one.locals) for one in frames.stack if one.filename.startswith(package)]
+        texts += [str(frame.locals) for frame in frames.stack if frame.filename.startswith(package)]
         frames = frames.__cause__ or frames.__context__
-    told.append((tmp_path / "log.jsonl").read_text(encoding="utf-8"))
-    opened.close()
+    texts.append((tmp_path / "log.jsonl").read_text(encoding="utf-8"))
+    hosted_model.close()
     assert hosted.headers[0]["Authorization"] == f"Bearer {KEY}"
-    assert any("payload" in text for text in told)
-    assert [place for place, text in enumerate(told) if KEY in text] == []
+    assert any("payload" in text for text in texts)
+    assert [place for place, text in enumerate(texts) if KEY in text] == []

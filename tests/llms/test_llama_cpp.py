@@ -81,17 +81,19 @@ def test_nothing_is_printed_and_nothing_heavy_is_imported(
         "model.complete([Message('user', 'Hi')], Options(max_tokens=2))\n"
         "assert not {'torch', 'transformers', 'httpx'} & set(sys.modules)\n"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_prompt_tokens_are_those_of_the_whole_prompt(small: LlamaCppModel) -> None:
     from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
-    ours = small._template
-    reference = Jinja2ChatFormatter(ours._template, ours._eos, ours._bos)
+    chat_template_used = small._template
+    reference = Jinja2ChatFormatter(
+        chat_template_used._template, chat_template_used._eos, chat_template_used._bos
+    )
     for question in ("When was it built?", "\n何时建成？ \t", "  def f(x):\n    return x", ""):
         messages = chat(question)
         turns = [{"role": m.role, "content": m.content} for m in messages]
@@ -143,11 +145,11 @@ def test_a_reused_prefix_gives_the_same_logits_bit_by_bit(
     engine.reset()
     engine.read(tokens)
     expected = engine.logits()
-    every = (1, BATCH - 1, BATCH, BATCH + 17, 2 * BATCH + 3, len(tokens) - 1)
-    for kept in every if which == "small" else (BATCH + 17, len(tokens) - 1):
+    lengths = (1, BATCH - 1, BATCH, BATCH + 17, 2 * BATCH + 3, len(tokens) - 1)
+    for length in lengths if which == "small" else (BATCH + 17, len(tokens) - 1):
         engine.reset()
-        engine.read([*tokens[:kept], tokens[0]])
-        assert engine.read(tokens) == len(tokens) - min(kept // BATCH, 2) * BATCH
+        engine.read([*tokens[:length], tokens[0]])
+        assert engine.read(tokens) == len(tokens) - min(length // BATCH, 2) * BATCH
         np.testing.assert_array_equal(engine.logits(), expected)
 
 
@@ -164,9 +166,9 @@ def test_a_closed_stream_leaves_the_model_usable(small: LlamaCppModel) -> None:
     options = Options(max_tokens=24)
     whole = small.complete(chat("Describe the lamp."), options).text
     stream = small.stream(chat("Describe the lamp."), options)
-    begun = next(stream) + next(stream)
+    beginning = next(stream) + next(stream)
     stream.close()  # type: ignore[attr-defined]
-    assert whole.startswith(begun)
+    assert whole.startswith(beginning)
     after = small.complete(chat("Describe the lamp."), options)
     assert after.text == whole
     assert after.cached_prompt_tokens >= BATCH
@@ -196,17 +198,17 @@ def test_an_answer_ends_at_its_length(small: LlamaCppModel) -> None:
 
 
 def test_a_prompt_that_does_not_fit_is_refused_with_numbers(small: LlamaCppModel) -> None:
-    with pytest.raises(ContextOverflowError) as caught:
+    with pytest.raises(ContextOverflowError) as error:
         small.stream(chat("long " * 600), Options())
-    assert "512" in str(caught.value)
-    assert str(small.count_prompt_tokens(chat("long " * 600))) in str(caught.value)
+    assert "512" in str(error.value)
+    assert str(small.count_prompt_tokens(chat("long " * 600))) in str(error.value)
 
 
 def test_an_answer_is_shortened_to_what_the_window_leaves(small: LlamaCppModel) -> None:
     filler = 512 - small.count_prompt_tokens(chat("")) - 40
-    done = small.complete(chat("word" + " word" * (filler - 1)), Options(max_tokens=0))
-    assert done.completion_tokens <= 512 - done.prompt_tokens < 60
-    assert done.prompt_tokens + done.completion_tokens <= 512
+    completion = small.complete(chat("word" + " word" * (filler - 1)), Options(max_tokens=0))
+    assert completion.completion_tokens <= 512 - completion.prompt_tokens < 60
+    assert completion.prompt_tokens + completion.completion_tokens <= 512
 
 
 def test_a_schema_holds_the_output(small: LlamaCppModel) -> None:
@@ -215,8 +217,8 @@ def test_a_schema_holds_the_output(small: LlamaCppModel) -> None:
         "properties": {"year": {"type": "integer"}, "oil": {"enum": ["rapeseed", "olive"]}},
         "required": ["year", "oil"],
     }
-    done = small.complete(chat("When, and which oil?"), Options(max_tokens=80, schema=schema))
-    value = json.loads(done.text)
+    completion = small.complete(chat("When, and which oil?"), Options(max_tokens=80, schema=schema))
+    value = json.loads(completion.text)
     assert isinstance(value["year"], int)
     assert value["oil"] in ("rapeseed", "olive")
 

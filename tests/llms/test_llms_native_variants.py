@@ -30,20 +30,20 @@ class Function:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, ...]]:
     """What is asked of a stand-in for llama_cpp, in order; its libraries lie in `tmp_path`."""
-    seen: list[tuple[Any, ...]] = []
+    records: list[tuple[Any, ...]] = []
     library = SimpleNamespace(
-        ggml_backend_load_all_from_path=Function(seen, "load"),
-        ggml_backend_reg_count=Function(seen, "count", 1),
+        ggml_backend_load_all_from_path=Function(records, "load"),
+        ggml_backend_reg_count=Function(records, "count", 1),
     )
     stand_in = SimpleNamespace(
         llama_cpp=SimpleNamespace(_base_path=tmp_path, _lib=library),
         llama_log_callback=lambda function: function,
-        llama_log_set=lambda *_: seen.append(("log",)),
-        llama_backend_init=lambda: seen.append(("init",)),
+        llama_log_set=lambda *_: records.append(("log",)),
+        llama_backend_init=lambda: records.append(("init",)),
     )
     monkeypatch.setitem(sys.modules, "llama_cpp", stand_in)  # type: ignore[arg-type]
     monkeypatch.setattr(native, "_log_callback", None)
-    return seen
+    return records
 
 
 def test_variants_are_looked_for_in_the_packages_own_folder_before_anywhere_else(

@@ -92,12 +92,15 @@ def test_without_any_library_llama_cpp_says_so_itself(site: Path) -> None:
 
 def test_the_releases_are_those_that_are_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    named = {one.partition(";")[0] for one in project["optional-dependencies"]["prebuilt"]}
-    assert named == {f"{name}=={version}" for name, version in prebuilt.RELEASES.items()}
+    names = {
+        requirement.partition(";")[0]
+        for requirement in project["optional-dependencies"]["prebuilt"]
+    }
+    assert names == {f"{name}=={version}" for name, version in prebuilt.RELEASES.items()}
     lock = (ROOT / "scripts" / "locks" / "prebuilt.txt").read_text("utf-8")
     assert prebuilt.RELEASES.keys() == prebuilt.SHA256.keys() == prebuilt.LIBRARIES.keys()
     for hashes in prebuilt.SHA256.values():
-        assert all(f"--hash=sha256:{one}" in lock for one in hashes)
+        assert all(f"--hash=sha256:{digest}" in lock for digest in hashes)
 
 
 # What is refused
@@ -224,15 +227,15 @@ def test_a_library_of_another_package_is_bound(tmp_path: Path) -> None:
     about = site / "xllamacpp-1.0.dist-info" / "METADATA"
     about.parent.mkdir()
     about.write_text("Metadata-Version: 2.4\nName: xllamacpp\nVersion: 1.0\n")
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", BOUND.format(version=version)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ended.stderr == ""
-    bound, missing = ended.stdout.splitlines()
+    assert result.stderr == ""
+    bound, missing = result.stdout.splitlines()
     assert re.fullmatch(r"xllamacpp 1\.0\|llama-cpp-python \S+ with xllamacpp 1\.0\|True", bound)
     assert "lacks functions: llama_of_tomorrow" in missing
 

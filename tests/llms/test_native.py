@@ -24,16 +24,16 @@ def test_ctrl_c_waits_until_the_block_ends_and_is_not_lost() -> None:
 
 def test_other_threads_leave_the_handler_alone() -> None:
     before = signal.getsignal(signal.SIGINT)
-    seen: list[object] = []
+    handlers: list[object] = []
 
     def work() -> None:
         with interrupts_wait():
-            seen.append(signal.getsignal(signal.SIGINT))
+            handlers.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert seen == [before]
+    assert handlers == [before]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only on systems where OpenMP is GNU's")
@@ -46,12 +46,12 @@ def test_threads_wait_for_a_moment_and_then_sleep(given: dict[str, str], found: 
     program = "import os; from localrag.models.llms.llama_cpp import native; native.load();"
     program += "print(*(name for name in os.environ if name.startswith(('OMP_', 'GOMP_'))))"
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program],
         env=plain | {"OMP_DISPLAY_ENV": "VERBOSE"} | given,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert f"GOMP_SPINCOUNT = '{found}'" in ended.stderr
-    assert set(ended.stdout.split()) == {"OMP_DISPLAY_ENV", *given}
+    assert f"GOMP_SPINCOUNT = '{found}'" in result.stderr
+    assert set(result.stdout.split()) == {"OMP_DISPLAY_ENV", *given}

@@ -45,8 +45,8 @@ class Server:
     models: list[OpenAICompatibleModel] = field(default_factory=list)
 
     def model(self, **options: object) -> OpenAICompatibleModel:
-        wanted = {"timeout_seconds": 60.0} | options
-        self.models.append(OpenAICompatibleModel(self.url, "tiny", **wanted))  # type: ignore[arg-type]
+        defaults = {"timeout_seconds": 60.0} | options
+        self.models.append(OpenAICompatibleModel(self.url, "tiny", **defaults))  # type: ignore[arg-type]
         return self.models[-1]
 
 
@@ -79,9 +79,13 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plain_completion(server: Server) -> None:
     usage = {"prompt_tokens": 21, "completion_tokens": 3}
     server.script = [reply("在炉子上。", usage=usage)]
-    done = server.model(api_key=KEY).complete(CHAT, Options(max_tokens=9))
-    assert (done.text, done.prompt_tokens, done.completion_tokens) == ("在炉子上。", 21, 3)
-    assert done.finish_reason == "stop"
+    completion = server.model(api_key=KEY).complete(CHAT, Options(max_tokens=9))
+    assert (completion.text, completion.prompt_tokens, completion.completion_tokens) == (
+        "在炉子上。",
+        21,
+        3,
+    )
+    assert completion.finish_reason == "stop"
     assert server.requests == [
         {
             "model": "tiny",
@@ -111,7 +115,7 @@ def test_a_server_that_knows_no_salt_is_asked_without(server: Server, status: in
     model = server.model(cache_salt="one")
     assert model.complete(CHAT, Options()).text == "Yes"
     assert model.complete(CHAT, Options()).text == "No"
-    assert ["cache_salt" in each for each in server.requests] == [True, False, False]
+    assert ["cache_salt" in request for request in server.requests] == [True, False, False]
     server.script = [error(status, "Unknown parameter: 'messages'.")]
     with pytest.raises(BackendError):
         server.model(cache_salt="one").complete(CHAT, Options())
@@ -125,10 +129,10 @@ def test_a_thought_that_the_template_opened_is_no_part_of_the_reply(server: Serv
 def test_without_usage_the_tokens_are_estimated(server: Server) -> None:
     server.script = [reply("<think>hm</think>Yes", finish="length")]
     model = server.model()
-    done = model.complete(CHAT, Options(max_tokens=0, temperature=0.5, seed=7))
-    assert (done.text, done.finish_reason) == ("Yes", "length")
-    assert done.prompt_tokens == model.count_prompt_tokens(CHAT)
-    assert done.completion_tokens == 1
+    completion = model.complete(CHAT, Options(max_tokens=0, temperature=0.5, seed=7))
+    assert (completion.text, completion.finish_reason) == ("Yes", "length")
+    assert completion.prompt_tokens == model.count_prompt_tokens(CHAT)
+    assert completion.completion_tokens == 1
     assert "max_tokens" not in server.requests[0]
     assert server.requests[0]["seed"] == 7
     assert "Authorization" not in server.headers[0]
@@ -317,11 +321,11 @@ def test_a_refusal_is_not_tried_again(server: Server, status: int) -> None:
 def test_the_key_is_shown_nowhere(server: Server) -> None:
     server.script = [error(401, f"Incorrect API key provided: {KEY}.")]
     model = server.model(api_key=KEY)
-    with pytest.raises(BackendError) as caught:
+    with pytest.raises(BackendError) as failure:
         model.complete(CHAT, Options())
-    assert "Incorrect API key provided: ***." in str(caught.value)
-    assert "API key in the environment" in str(caught.value)
-    assert KEY not in str(caught.value) + repr(caught.value) + repr(model) + model.name
+    assert "Incorrect API key provided: ***." in str(failure.value)
+    assert "API key in the environment" in str(failure.value)
+    assert KEY not in str(failure.value) + repr(failure.value) + repr(model) + model.name
 
 
 def test_a_prompt_that_is_too_long_for_the_server(server: Server) -> None:
@@ -352,10 +356,10 @@ def test_a_reply_that_is_none(server: Server, respond: Respond, message: str) ->
 
 def test_a_huge_error_body_is_shortened(server: Server) -> None:
     server.script = [body(b"x" * 5_000_000, status=400, kind="text/plain")]
-    with pytest.raises(BackendError) as caught:
+    with pytest.raises(BackendError) as failure:
         server.model().complete(CHAT, Options())
-    assert len(str(caught.value)) < 700
-    assert "xxx…" in str(caught.value)
+    assert len(str(failure.value)) < 700
+    assert "xxx…" in str(failure.value)
 
 
 def test_an_endless_reply_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,10 +381,10 @@ def test_an_endless_stream_is_given_up(
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_packed_reply_is_unpacked_a_little_at_a_time(server: Server, layers: int) -> None:
-    packed = bytes(100_000_000)
+    compressed = bytes(100_000_000)
     for _ in range(layers):
-        packed = gzip.compress(packed, 1)
-    server.script = [body(packed, Content_Encoding=", ".join(["gzip"] * layers))]
+        compressed = gzip.compress(compressed, 1)
+    server.script = [body(compressed, Content_Encoding=", ".join(["gzip"] * layers))]
     tracemalloc.start()
     try:
         with pytest.raises(BackendError):
@@ -419,15 +423,15 @@ def test_a_stop_from_another_thread_hangs_up(server: Server, begun: bool) -> Non
         if exchange.connection.recv(1) == b"":
             hung_up.set()
 
-    stopped = threading.Event()
+    stop_event = threading.Event()
 
     def stop() -> None:
         reading.wait(60)
         time.sleep(0.2)  # until it waits for a reply
-        stopped.set()
+        stop_event.set()
 
     server.script = [read_long]
-    model = server.model(timeout_seconds=600.0).for_call(stopped, None)
+    model = server.model(timeout_seconds=600.0).for_call(stop_event, None)
     stopping = threading.Thread(target=stop)
     stopping.start()
     with pytest.raises(StoppedError):
@@ -461,19 +465,19 @@ def test_with_permission_only_that_host_is_let_through(
 ) -> None:
     import contextlib
 
-    asked: list[set[str]] = []
-    opened = False
+    urls: list[set[str]] = []
+    door = False
 
     @contextlib.contextmanager
     def allow(hosts: list[str]) -> Iterator[None]:
-        nonlocal opened
-        asked.append(set(hosts))
-        opened = True
+        nonlocal door
+        urls.append(set(hosts))
+        door = True
         yield
-        opened = False
+        door = False
 
     def resolve(*_: object, **__: object) -> None:
-        assert opened
+        assert door
         raise OSError("no such name")
 
     monkeypatch.setattr(network, "allow", allow)
@@ -484,7 +488,7 @@ def test_with_permission_only_that_host_is_let_through(
     )
     with pytest.raises(BackendError, match=r"api\.example\.com cannot be reached"):
         model.complete(CHAT, Options())
-    assert asked == [{"https://api.example.com/v1/chat/completions"}]
+    assert urls == [{"https://api.example.com/v1/chat/completions"}]
 
 
 def test_what_the_door_says_is_not_hidden_by_the_http_library(
@@ -511,13 +515,13 @@ def test_what_the_door_says_is_not_hidden_by_the_http_library(
     ],
 )
 def test_an_address_that_is_none(url: str) -> None:
-    with pytest.raises(ConfigError, match="base URL") as caught:
+    with pytest.raises(ConfigError, match="base URL") as failure:
         OpenAICompatibleModel(url, "tiny")
-    assert "secret" not in str(caught.value)
+    assert "secret" not in str(failure.value)
 
 
 @pytest.mark.parametrize("key", ["sk-钥匙", "sk-a\nb"])
 def test_a_key_that_is_none(key: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as failure:
         OpenAICompatibleModel("http://localhost/v1", "tiny", api_key=key)
-    assert key not in str(caught.value)
+    assert key not in str(failure.value)

@@ -37,14 +37,14 @@ def url(
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
         deadline = time.monotonic() + 60
-        said = ""
+        text = ""
         # Port 0: the system chooses one, which the server names once it listens there.
-        while not (found := re.search(r"running on (http://127\.0\.0\.1:\d+)", said)):
+        while not (match := re.search(r"running on (http://127\.0\.0\.1:\d+)", text)):
             running = process.poll() is None and time.monotonic() < deadline
-            assert running, said[-2000:]
+            assert running, text[-2000:]
             time.sleep(0.1)
-            said = log.read_text(errors="replace")
-        yield f"{found[1]}/v1"
+            text = log.read_text(errors="replace")
+        yield f"{match[1]}/v1"
     finally:
         process.terminate()
         process.wait(20)
@@ -59,14 +59,14 @@ def model(url: str) -> Iterator[OpenAICompatibleModel]:
 
 def test_streaming_and_completion_agree(model: OpenAICompatibleModel) -> None:
     options = Options(max_tokens=12)
-    done = model.complete(CHAT, options)
+    completion = model.complete(CHAT, options)
     pieces = list(model.stream(CHAT, options))
-    assert done.text
-    assert "".join(pieces) == done.text
+    assert completion.text
+    assert "".join(pieces) == completion.text
     assert len(pieces) > 3
-    assert 0 < done.completion_tokens <= 12
-    assert done.finish_reason in ("stop", "length")
-    assert 5 < done.prompt_tokens < 60
+    assert 0 < completion.completion_tokens <= 12
+    assert completion.finish_reason in ("stop", "length")
+    assert 5 < completion.prompt_tokens < 60
 
 
 def test_a_schema(model: OpenAICompatibleModel) -> None:
@@ -75,8 +75,8 @@ def test_a_schema(model: OpenAICompatibleModel) -> None:
         "properties": {"colour": {"enum": ["red", "blue"]}},
         "required": ["colour"],
     }
-    done = model.complete(CHAT, Options(max_tokens=40, schema=schema))
-    assert json.loads(done.text)["colour"] in ("red", "blue")
+    completion = model.complete(CHAT, Options(max_tokens=40, schema=schema))
+    assert json.loads(completion.text)["colour"] in ("red", "blue")
 
 
 def test_a_prompt_that_is_too_long(model: OpenAICompatibleModel) -> None:

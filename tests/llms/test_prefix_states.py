@@ -81,15 +81,15 @@ def test_a_restored_prefix_gives_the_same_probabilities_bit_by_bit(model: LlamaC
                 chat(passage, question), CHOICES, keep=1
             ).tolist()
     reads: list[int] = []
-    read = model._context.read
-    model._context.read = lambda tokens, *, keep=0: reads.append(read(tokens, keep=keep))  # type: ignore[method-assign,assignment,return-value]
+    read_tokens = model._context.read
+    model._context.read = lambda tokens, *, keep=0: reads.append(read_tokens(tokens, keep=keep))  # type: ignore[method-assign,assignment,return-value]
     try:
         for question in (*questions, *reversed(questions)):
             for passage in PASSAGES:
                 again = model.score_choices(chat(passage, question), CHOICES, keep=1)
                 assert again.tolist() == fresh[passage, question]
     finally:
-        model._context.read = read  # type: ignore[method-assign]
+        model._context.read = read_tokens  # type: ignore[method-assign]
     # The odd question melts into the seam, so its prefix is another one, one token shorter.
     usual = [*reads[4:12], *reads[20:]]
     assert max(usual) < BATCH, "from the second round on only question and task are read"
@@ -196,15 +196,17 @@ def test_the_passage_is_kept_under_any_template(
         messages = chat(passage, question)
         tokens = model._prompt(messages, thoughts=False).tokens
         length = model._prefix_length(messages, 1, tokens)
-        kept = b"".join(model._context.piece(token, special=True) for token in tokens[:length])
-        assert passage[:-1].encode() in kept
-        assert question.encode() not in kept
+        prefix_bytes = b"".join(
+            model._context.piece(token, special=True) for token in tokens[:length]
+        )
+        assert passage[:-1].encode() in prefix_bytes
+        assert question.encode() not in prefix_bytes
         # What is kept is the same for every question, or it could not be found again.
-        others = [
+        prefixes = [
             model._prompt(chat(passage, other), thoughts=False).tokens[:length]
             for other in questions
         ]
-        assert set(others) == {tokens[:length]}
+        assert set(prefixes) == {tokens[:length]}
         lengths.append(length)
     assert len(set(lengths)) == 1
     fresh = model.score_choices(chat(passage, questions[0]), CHOICES, keep=1)
@@ -225,9 +227,13 @@ def test_a_thought_that_the_template_opens_is_closed_before_a_choice(
 ) -> None:
     model = with_template(TEMPLATES["opens a thought"])
     messages = chat(PASSAGES[0], "Lit?")
-    closed, opened = (model._prompt(messages, thoughts=thoughts) for thoughts in (False, True))
-    ending = b"".join(model._context.piece(token, special=True) for token in closed.tokens[-12:])
+    closed_prompt, thought = (
+        model._prompt(messages, thoughts=thoughts) for thoughts in (False, True)
+    )
+    ending = b"".join(
+        model._context.piece(token, special=True) for token in closed_prompt.tokens[-12:]
+    )
     assert ending.endswith(b"<think>\n\n</think>\n\n")
-    assert opened.thinking
-    assert not closed.thinking
-    assert closed.tokens[: len(opened.tokens)] == opened.tokens
+    assert thought.thinking
+    assert not closed_prompt.thinking
+    assert closed_prompt.tokens[: len(thought.tokens)] == thought.tokens

@@ -56,30 +56,30 @@ def test_a_refusal_of_llama_cpp_is_left_to_it(gguf: Path) -> None:
 def test_a_file_is_tried_once_and_again_when_it_has_changed(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried: list[Path] = []
-    monkeypatch.setattr(probe, "probe_gguf", tried.append)
+    paths: list[Path] = []
+    monkeypatch.setattr(probe, "probe_gguf", paths.append)
     for _ in range(2):
         probe_once(gguf, tmp_path / "cache")
-    assert tried == [gguf]
+    assert paths == [gguf]
     gguf.write_bytes(gguf.read_bytes() + b"x")
     probe_once(gguf, tmp_path / "cache")
     os.utime(gguf, ns=(1, 1))
     probe_once(gguf, tmp_path / "cache")
-    assert len(tried) == 3
+    assert len(paths) == 3
 
 
 def test_a_split_model_is_tried_again_when_any_part_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried: list[Path] = []
-    monkeypatch.setattr(probe, "probe_gguf", tried.append)
+    paths: list[Path] = []
+    monkeypatch.setattr(probe, "probe_gguf", paths.append)
     first, second = (tmp_path / f"m-0000{number}-of-00002.gguf" for number in (1, 2))
     first.write_bytes(b"GGUF")
     for data in (b"GGUF", b"GGUF more"):
         second.write_bytes(data)
         for _ in range(2):
             probe_once(first, tmp_path / "cache")
-    assert tried == [first, first]
+    assert paths == [first, first]
 
 
 def test_a_failed_trial_is_not_remembered(
@@ -110,10 +110,10 @@ def test_models_of_ones_own_are_tried_before_they_are_loaded(
     )
     monkeypatch.setattr("localrag.factory.cache_folder", lambda: tmp_path)
     models = ModelStore(tmp_path / "models")
-    chosen = LlamaCppSettings(model=str(gguf))
+    llm_settings = LlamaCppSettings(model=str(gguf))
     load: dict[str, Callable[[], object]] = {
-        "answering": lambda: factory.make_model(Settings(llm=chosen), models),
-        "doctor": lambda: list(doctor._language_model(Settings(llm=chosen), models, False)),
+        "answering": lambda: factory.make_model(Settings(llm=llm_settings), models),
+        "doctor": lambda: list(doctor._language_model(Settings(llm=llm_settings), models, False)),
     }
     with pytest.raises(ModelCorruptError, match="on trial"):
         load[loads]()
@@ -227,5 +227,5 @@ def test_no_debugger_is_started_over_a_process_of_ours() -> None:
         "get = ctypes.CDLL(None).getenv; get.restype = ctypes.c_char_p; "
         "print(get(b'GGML_NO_BACKTRACE'))"
     )
-    done = processes.run(processes.python(program), processes.LOCALRAG)
-    assert done.stdout.split() == [b"b'1'"]
+    result = processes.run(processes.python(program), processes.LOCALRAG)
+    assert result.stdout.split() == [b"b'1'"]

@@ -75,8 +75,8 @@ def test_one_state_decides_several_things() -> None:
 
 
 def test_what_is_saved_is_loaded() -> None:
-    made = {"a": replace(along(0.5, -2, bias=-1.25, layer=7), key="k"), "b": along(3)}
-    directions = loaded(saved(made))
+    directions_made = {"a": replace(along(0.5, -2, bias=-1.25, layer=7), key="k"), "b": along(3)}
+    directions = loaded(saved(directions_made))
     assert [directions[name].key for name in "ab"] == ["k", ""]
     assert sorted(directions) == ["a", "b"]
     assert directions["a"].weights.tolist() == [0.5, -2]
@@ -165,10 +165,10 @@ def test_a_state_does_not_hang_on_what_was_read_before(
         assert np.array_equal(state, model.mean_state(prompt, 9, keep=1))
         assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
         assert np.array_equal(state, model.mean_state(prompt, 9, keep=1))
-        stopped = threading.Event()
-        stopped.set()
+        stop = threading.Event()
+        stop.set()
         with pytest.raises(StoppedError):
-            model.for_call(stopped).mean_state(other, 9, keep=1)
+            model.for_call(stop).mean_state(other, 9, keep=1)
         with pytest.raises(BackendError, match="shows no states"):
             model.mean_state(prompt, 30, keep=1)
         monkeypatch.setattr(model._context, "_remember", interrupted)
@@ -191,16 +191,16 @@ def test_a_mean_is_that_of_what_follows_the_kept_messages(
 ) -> None:
     """However long it is, and whatever of it was read before; nothing of it stays in the cache."""
     path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
-    kept = Message("system", "The bell rings at noon.")
-    long = [kept, Message("user", "When does the bell ring? " * 30)]
+    message = Message("system", "The bell rings at noon.")
+    long = [message, Message("user", "When does the bell ring? " * 30)]
     with LlamaCppModel(path, context_window=1024, shows_states=True) as model:
         whole, task = model.mean_state(long, 9), model.mean_state(long, 9, keep=1)
         tokens = model._prompt(long, thoughts=False).tokens
         prefix = model._prefix_length(long, 1, tokens)
         assert len(tokens) - prefix > 2 * BATCH
         alone = model._context.mean_state(tokens[:prefix], 9)
-        joined = (alone * prefix + task * (len(tokens) - prefix)) / len(tokens)
-        assert joined == pytest.approx(whole, rel=0.02, abs=0.05)
+        weighted_mean = (alone * prefix + task * (len(tokens) - prefix)) / len(tokens)
+        assert weighted_mean == pytest.approx(whole, rel=0.02, abs=0.05)
         model.score_choices(long, ["Yes", "No"], keep=1)
         assert np.array_equal(task, model.mean_state(long, 9, keep=1))
         assert len(model._context._cached) == prefix

@@ -21,8 +21,8 @@ def test_any_run_of_ten_words_is_found(start: int) -> None:
 
 
 def test_blanks_punctuation_and_capitals_do_not_hide_it() -> None:
-    told = "THE WAGES, of the Night-Shift:\n are * raised by\televen percent from the first"
-    assert Quotations([PRIVATE]).quoted(told)
+    text = "THE WAGES, of the Night-Shift:\n are * raised by\televen percent from the first"
+    assert Quotations([PRIVATE]).quoted(text)
 
 
 @pytest.mark.parametrize("start", range(0, 20, 3))
@@ -31,23 +31,23 @@ def test_any_run_of_25_chinese_characters_is_found(start: int) -> None:
 
 
 def test_the_same_subject_in_other_words_is_no_quotation() -> None:
-    known = Quotations([PRIVATE, CHINESE])
-    assert not known.quoted("By how much do the wages of the night shift rise in March?")
-    assert not known.quoted("夜班工人的工资什么时候上调？上调多少？")
+    quotations = Quotations([PRIVATE, CHINESE])
+    assert not quotations.quoted("By how much do the wages of the night shift rise in March?")
+    assert not quotations.quoted("夜班工人的工资什么时候上调？上调多少？")
 
 
 def test_what_others_hold_too_is_no_secret() -> None:
     shared = "Licensed under the terms and conditions of the agreement that is attached below."
-    known = Quotations([PRIVATE + shared])
-    assert known.quoted(shared)
-    assert not known.quoted(f"It says: {shared}", apart_from=[f"A public text. {shared}"])
-    assert known.quoted(f"{shared} {PRIVATE}", apart_from=[shared])
+    quotations = Quotations([PRIVATE + shared])
+    assert quotations.quoted(shared)
+    assert not quotations.quoted(f"It says: {shared}", apart_from=[f"A public text. {shared}"])
+    assert quotations.quoted(f"{shared} {PRIVATE}", apart_from=[shared])
 
 
 def test_a_short_private_text_is_known_as_a_whole() -> None:
-    known = Quotations(["PIN of the safe: 482 119", "ok"])
-    assert known.quoted("My pin of the safe is? PIN of the safe: 482119")
-    assert not known.quoted("Is that ok? What is the PIN of the safe?")
+    quotations = Quotations(["PIN of the safe: 482 119", "ok"])
+    assert quotations.quoted("My pin of the safe is? PIN of the safe: 482119")
+    assert not quotations.quoted("Is that ok? What is the PIN of the safe?")
 
 
 def test_a_passage_is_recognised_in_a_prompt_also_where_its_end_is_cut() -> None:

@@ -35,8 +35,8 @@ def test_replies_get_back_what_was_taken_out() -> None:
     assert redactor.restore("[REDACTED-1], [REDACTED-2], [REDACTED-0]") == (
         'say "hi", [REDACTED-2], [REDACTED-0]'
     )
-    held = redactor.restore('{"answer": "[REDACTED-1]"}', in_json=True)
-    assert json.loads(held) == {"answer": 'say "hi"'}
+    reply = redactor.restore('{"answer": "[REDACTED-1]"}', in_json=True)
+    assert json.loads(reply) == {"answer": 'say "hi"'}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
@@ -61,19 +61,19 @@ def test_a_catastrophic_pattern_is_given_up_and_nothing_is_returned() -> None:
 def test_threads_agree_on_numbers() -> None:
     redactor = Redactor([r"n\d+"])
     texts = [f"n{number}" for number in range(50)]
-    found: list[dict[str, str]] = [{} for _ in range(4)]
+    replacements: list[dict[str, str]] = [{} for _ in range(4)]
 
-    def work(mine: dict[str, str]) -> None:
+    def work(replacement: dict[str, str]) -> None:
         for text in texts:
-            mine[text] = redactor.redact(text)[0]
+            replacement[text] = redactor.redact(text)[0]
 
-    threads = [threading.Thread(target=work, args=(mine,)) for mine in found]
+    threads = [threading.Thread(target=work, args=(replacement,)) for replacement in replacements]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(mine == found[0] for mine in found)
-    assert len(set(found[0].values())) == 50
+    assert all(replacement == replacements[0] for replacement in replacements)
+    assert len(set(replacements[0].values())) == 50
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_threads_agree_on_numbers() -> None:
 def test_it_matches_however_the_characters_are_written(secret: str) -> None:
     redactor = Redactor([r"1[3-9][0-9]{9}", "[A-Z]{2}-[0-9]{2}", "café", "file", "kg"])
     text = f"请致电：{secret}，谢谢。ﬃ"
-    sent, count = redactor.redact(text)
-    assert (sent, count) == ("请致电：[REDACTED-1]，谢谢。ﬃ", 1)
+    redacted_text, count = redactor.redact(text)
+    assert (redacted_text, count) == ("请致电：[REDACTED-1]，谢谢。ﬃ", 1)
     # What comes back is what stood there, to the letter.
-    assert redactor.restore(sent) == text
+    assert redactor.restore(redacted_text) == text
 
 
 def test_a_pattern_may_ask_for_the_wide_form() -> None:

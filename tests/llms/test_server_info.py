@@ -45,13 +45,13 @@ def server() -> Iterator[Listing]:
 
 def test_other_weights_at_the_same_address_have_another_fingerprint(server: Listing) -> None:
     settings = Settings(llm=OpenAISettings(base_url=server.url, model="default"))
-    found = []
+    fingerprints = []
     for path, created in (("a.gguf", 1), ("a.gguf", 2), ("b.gguf", 3)):
         server.lists({"id": path, "created": created, "meta": {"n_params": 5}})
-        found.append(model_fingerprint(settings))
-    assert found[0] == found[1] != found[2]
+        fingerprints.append(model_fingerprint(settings))
+    assert fingerprints[0] == fingerprints[1] != fingerprints[2]
     server.lists({"id": "b.gguf", "meta": {"n_params": 6}})
-    assert model_fingerprint(settings) not in found
+    assert model_fingerprint(settings) not in fingerprints
 
 
 def test_of_several_models_the_one_that_is_named_counts(server: Listing) -> None:

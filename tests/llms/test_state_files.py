@@ -62,18 +62,18 @@ def test_another_model_version_or_cache_type_never_sees_it(folder: Path, other: 
     assert files(folder, identity=other).get(b"k") is None
     (path,) = folder.iterdir()
     # Not even where the file lies under the other's own name.
-    theirs = files(folder, identity=other)
-    path.rename(theirs._path(b"k"))
-    assert theirs.get(b"k") is None
+    other_cache = files(folder, identity=other)
+    path.rename(other_cache._path(b"k"))
+    assert other_cache.get(b"k") is None
     assert names(folder) == set(), "what cannot be used is removed"
 
 
 def test_a_state_under_the_name_of_other_tokens_is_not_used(folder: Path) -> None:
-    ours = files(folder)
-    ours.put(b"k", b"state")
+    cache = files(folder)
+    cache.put(b"k", b"state")
     (path,) = folder.iterdir()
-    path.rename(ours._path(b"other"))
-    assert ours.get(b"other") is None
+    path.rename(cache._path(b"other"))
+    assert cache.get(b"other") is None
 
 
 @pytest.mark.parametrize(
@@ -91,34 +91,34 @@ def test_a_state_under_the_name_of_other_tokens_is_not_used(folder: Path) -> Non
 def test_a_damaged_file_is_removed_and_made_anew(
     folder: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    ours = files(folder)
-    ours.put(b"k", b"a state of some bytes")
+    cache = files(folder)
+    cache.put(b"k", b"a state of some bytes")
     (path,) = folder.iterdir()
     path.write_bytes(damage(path.read_bytes()))
-    assert ours.get(b"k") is None
+    assert cache.get(b"k") is None
     assert names(folder) == set()
-    ours.put(b"k", b"a state of some bytes")
-    assert bytes(ours.get(b"k") or b"") == b"a state of some bytes"
+    cache.put(b"k", b"a state of some bytes")
+    assert bytes(cache.get(b"k") or b"") == b"a state of some bytes"
 
 
-def aged(folder: Path, ours: StateFiles, key: bytes, age: int) -> None:
+def aged(folder: Path, cache: StateFiles, key: bytes, age: int) -> None:
     """Let a file have been used so many seconds ago."""
     now = 1_700_000_000
-    os.utime(ours._path(key), (now - age, now - age))
+    os.utime(cache._path(key), (now - age, now - age))
 
 
 def test_the_longest_unused_go_first_and_the_cap_holds(folder: Path) -> None:
-    ours = files(folder, limit=3 * (FILE_SEAL_BYTES + 100))
+    cache = files(folder, limit=3 * (FILE_SEAL_BYTES + 100))
     for age, key in ((30, b"a"), (20, b"b"), (10, b"c")):
-        ours.put(key, key * 100)
-        aged(folder, ours, key, age)
-    assert ours.get(b"a") is not None, "using it makes it young"
-    ours.put(b"d", b"d" * 100)
-    assert [key for key in (b"a", b"b", b"c", b"d") if ours.get(key)] == [b"a", b"c", b"d"]
+        cache.put(key, key * 100)
+        aged(folder, cache, key, age)
+    assert cache.get(b"a") is not None, "using it makes it young"
+    cache.put(b"d", b"d" * 100)
+    assert [key for key in (b"a", b"b", b"c", b"d") if cache.get(key)] == [b"a", b"c", b"d"]
     assert size(folder) <= 3 * (FILE_SEAL_BYTES + 100)
-    ours.put(b"e", b"e" * 300)
+    cache.put(b"e", b"e" * 300)
     assert size(folder) <= 3 * (FILE_SEAL_BYTES + 100)
-    assert ours.get(b"e")
+    assert cache.get(b"e")
 
 
 @pytest.mark.parametrize("follows", [True, False])
@@ -127,22 +127,22 @@ def test_times_are_set_through_links_only_where_a_system_has_no_other_way(
 ) -> None:
     """On Windows, which refuses all else, a state that was read ahead is found and used as well."""
     set_times = os.utime
-    asked: list[bool] = []
+    flags: list[bool] = []
 
     def utime(
         path: Path, times: tuple[float, float] | None = None, *, follow_symlinks: bool = True
     ) -> None:
-        asked.append(follow_symlinks)
+        flags.append(follow_symlinks)
         set_times(path, times)
 
     monkeypatch.setattr(os, "utime", utime)
     monkeypatch.setattr(os, "supports_follow_symlinks", set() if follows else {utime})
-    ours = files(folder)
-    assert ours.put_ahead(b"a", b"x" * 100, 1000, 0, lambda: True)
+    cache = files(folder)
+    assert cache.put_ahead(b"a", b"x" * 100, 1000, 0, lambda: True)
     assert len(state_files.states_ahead(folder)) == 1
-    assert bytes(ours.get(b"a") or b"") == b"x" * 100
+    assert bytes(cache.get(b"a") or b"") == b"x" * 100
     assert state_files.states_ahead(folder) == []
-    assert asked == [follows, follows]
+    assert flags == [follows, follows]
 
 
 def test_files_of_another_model_count_and_go_too(folder: Path) -> None:
@@ -162,19 +162,19 @@ def test_a_smaller_cap_after_a_restart_is_kept(folder: Path) -> None:
 
 
 def test_a_state_larger_than_the_cap_is_not_written_and_removes_nothing(folder: Path) -> None:
-    ours = files(folder, limit=200)
-    ours.put(b"a", b"x" * 100)
-    ours.put(b"b", b"x" * 169)
-    assert ours.get(b"b") is None
-    assert ours.get(b"a")
+    cache = files(folder, limit=200)
+    cache.put(b"a", b"x" * 100)
+    cache.put(b"b", b"x" * 169)
+    assert cache.get(b"b") is None
+    assert cache.get(b"a")
 
 
 def test_what_stands_is_not_written_again(folder: Path) -> None:
-    ours = files(folder)
-    ours.put(b"k", b"state")
+    cache = files(folder)
+    cache.put(b"k", b"state")
     (path,) = folder.iterdir()
     before = path.stat().st_ino
-    ours.put(b"k", b"state")
+    cache.put(b"k", b"state")
     assert path.stat().st_ino == before
 
 
@@ -182,9 +182,9 @@ def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("no folder")
     for folder in (file, file / "kv", tmp_path / "missing" / "kv"):
-        ours = files(folder)
-        ours.put(b"k", b"state")
-        assert ours.get(b"k") is None
+        cache = files(folder)
+        cache.put(b"k", b"state")
+        assert cache.get(b"k") is None
     assert file.read_text() == "no folder"
 
 
@@ -194,11 +194,11 @@ def test_a_disk_that_fills_up_leaves_no_half_file(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    ours = files(folder)
+    cache = files(folder)
     monkeypatch.setattr(Path, "replace", full)
-    ours.put(b"k", b"state")
+    cache.put(b"k", b"state")
     assert names(folder) == set()
-    assert ours.get(b"k") is None
+    assert cache.get(b"k") is None
 
 
 def test_an_interrupt_while_writing_leaves_no_half_file(
@@ -207,10 +207,10 @@ def test_an_interrupt_while_writing_leaves_no_half_file(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    ours = files(folder)
+    cache = files(folder)
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        ours.put(b"k", b"state")
+        cache.put(b"k", b"state")
     assert names(folder) == set()
 
 
@@ -281,15 +281,15 @@ def path(models_dir: Callable[[str], Path]) -> Path:
 
 def reads(model: LlamaCppModel) -> list[int]:
     """How many tokens each call from now on reads."""
-    counted: list[int] = []
-    read = model._context.read
+    counts: list[int] = []
+    read_tokens = model._context.read
 
     def counting(tokens: list[int], *, keep: int = 0) -> int:
-        counted.append(read(tokens, keep=keep))
-        return counted[-1]
+        counts.append(read_tokens(tokens, keep=keep))
+        return counts[-1]
 
     model._context.read = counting  # type: ignore[method-assign,assignment]
-    return counted
+    return counts
 
 
 CHOICES = ("Yes", "No", "Not at all")
@@ -314,20 +314,20 @@ def test_fresh_from_memory_and_from_disk_are_the_same_bit_by_bit(
     with LlamaCppModel(path, **options, disk=disk) as model:  # type: ignore[arg-type]
         fresh = all_of(model)
         model.complete([Message("user", "Something else entirely.")], Options(max_tokens=2))
-        counted = reads(model)
+        counts = reads(model)
         assert all_of(model) == fresh
-        assert counted[0] < BATCH, "restored from memory"
-        written = names(folder)
-        assert written
+        assert counts[0] < BATCH, "restored from memory"
+        names_written = names(folder)
+        assert names_written
     with LlamaCppModel(path, **options, disk=disk) as model:  # type: ignore[arg-type]
-        counted = reads(model)
+        counts = reads(model)
         assert all_of(model) == fresh
-        assert counted[0] < BATCH, "restored from disk"
-        assert names(folder) == written
+        assert counts[0] < BATCH, "restored from disk"
+        assert names(folder) == names_written
     with LlamaCppModel(path, **options) as model:  # type: ignore[arg-type]
-        counted = reads(model)
+        counts = reads(model)
         assert all_of(model) == fresh
-        assert counted[0] > BATCH
+        assert counts[0] > BATCH
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
@@ -336,9 +336,9 @@ def test_a_state_of_another_kind_is_read_anew_and_a_damaged_one_too(
 ) -> None:
     def first_read(disk: StatesOnDisk, **options: object) -> int:
         with LlamaCppModel(path, context_window=1024, threads=1, disk=disk, **options) as model:  # type: ignore[arg-type]
-            counted = reads(model)
+            counts = reads(model)
             model.score_choices(chat("Is it lit?"), CHOICES, keep=1)
-            return counted[0]
+            return counts[0]
 
     disk = StatesOnDisk(folder, 10**9, "sha")
     assert first_read(disk) > BATCH
@@ -362,7 +362,9 @@ def test_no_limit_on_disk_means_no_files(path: Path, folder: Path) -> None:
 def test_a_state_that_llama_cpp_refuses_is_read_anew(path: Path) -> None:
     with LlamaCppModel(path, context_window=1024, threads=1) as model:
         first, second = chat("Is it lit?"), chat("Is it lit?", PASSAGE[:300] + "No more of it.")
-        expected = [model.score_choices(each, CHOICES, keep=1).tolist() for each in (first, second)]
+        expected = [
+            model.score_choices(messages, CHOICES, keep=1).tolist() for messages in (first, second)
+        ]
         states = model._context._states
         for key, state in list(states._states.items()):
             states._states[key] = type(state)()  # as many zeros

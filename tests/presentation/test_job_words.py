@@ -10,8 +10,8 @@ from localrag.presentation.jobs import job_text
 
 
 def job(state: State, progress: Progress) -> QueuedJob:
-    asked = Arguments(("/docs",))
-    return QueuedJob(7, "add", asked, "", state, "vm:12:ab", 1, progress, {}, None, "", "", "")
+    arguments = Arguments(("/docs",))
+    return QueuedJob(7, "add", arguments, "", state, "vm:12:ab", 1, progress, {}, None, "", "", "")
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,9 @@ def addresses(markdown: str) -> Iterator[str]:
 @pytest.mark.parametrize("text", LIVE)
 def test_nothing_that_a_document_says_is_live(text: str) -> None:
     assert list(addresses(text)), "the test would see it"
-    shown = inert(text)
-    assert list(addresses(shown.text)) == []
-    assert shown.changed > 0
+    rendering = inert(text)
+    assert list(addresses(rendering.text)) == []
+    assert rendering.changed > 0
 
 
 @pytest.mark.parametrize("text", LIVE)
@@ -86,8 +86,8 @@ def test_pieces_cut_anywhere_are_the_same(text: str) -> None:
     for size in [1, 2, 3, *(chance.randint(1, 12) for _ in range(20))]:
         stream = InertStream()
         pieces = [text[start : start + size] for start in range(0, len(text), size)]
-        given = "".join([*map(stream.feed, pieces), stream.finish()])
-        assert given == inert(text).text
+        output = "".join([*map(stream.feed, pieces), stream.finish()])
+        assert output == inert(text).text
 
 
 def test_what_is_joined_of_such_parts_is_not_live_either() -> None:
@@ -118,12 +118,12 @@ def test_what_leads_nowhere_stays(text: str) -> None:
 def test_sentences_stay_where_they_are() -> None:
     first, second = f"See ![it]({EVIL}) and <b>this</b>.", "Opened &amp; closed [1]."
     text = f"{first} {second}"
-    cited = (Citation(1, 1, "a.txt", 1, "Opened."),)
+    citations = (Citation(1, 1, "a.txt", 1, "Opened."),)
     support = (
         SupportedSentence(0, len(first), "no support", 0.0),
         SupportedSentence(len(first) + 1, len(text), "fully supported", 1.0),
     )
-    shown = inert_rendering(rendered(answer(text, cited, support)))
-    assert shown.text == inert(text).text
-    assert [words for words, _ in shown.rated] == [inert(first).text, inert(second).text]
-    assert shown.disarmed == inert(text).changed == 3
+    rendering = inert_rendering(rendered(answer(text, citations, support)))
+    assert rendering.text == inert(text).text
+    assert [words for words, _ in rendering.rated] == [inert(first).text, inert(second).text]
+    assert rendering.disarmed == inert(text).changed == 3

@@ -20,15 +20,15 @@ def rendered(source: str, **values: object) -> str:
 
 
 def test_values_are_text_in_elements_and_attributes() -> None:
-    shown = rendered('<p title="{{ x }}">{{ x }}</p>', x="<b>&\"'")
-    assert shown == '<p title="&lt;b&gt;&amp;&#34;&#39;">&lt;b&gt;&amp;&#34;&#39;</p>'
+    html = rendered('<p title="{{ x }}">{{ x }}</p>', x="<b>&\"'")
+    assert html == '<p title="&lt;b&gt;&amp;&#34;&#39;">&lt;b&gt;&amp;&#34;&#39;</p>'
 
 
 def test_what_is_not_seen_is_replaced_wherever_a_value_goes_through() -> None:
     source = "{% macro m(x) %}[{{ x }}]{% endmacro %}{{ m(x) }}{{ x | upper }}{{ [x] | join }}"
-    shown = rendered(source, x=f"a\u202eb\x1b[31m{HOSTILE}")
-    assert forbidden(shown) == []
-    assert shown.count("\ufffd") > 3
+    html = rendered(source, x=f"a\u202eb\x1b[31m{HOSTILE}")
+    assert forbidden(html) == []
+    assert html.count("\ufffd") > 3
 
 
 def test_only_markup_of_our_own_stands_as_it_is() -> None:
@@ -50,16 +50,16 @@ def test_templates_trust_nothing_and_load_nothing(path: Path) -> None:
 
 
 def test_texts_and_attributes_of_a_drawing_are_escaped() -> None:
-    drawn = element("a", '<">', title="\"'<\u202e", stroke_width=1.25).text
-    assert drawn == '<a title="&quot;&#x27;&lt;\ufffd" stroke-width="1.2">&lt;&quot;&gt;</a>'
+    drawing = element("a", '<">', title="\"'<\u202e", stroke_width=1.25).text
+    assert drawing == '<a title="&quot;&#x27;&lt;\ufffd" stroke-width="1.2">&lt;&quot;&gt;</a>'
     assert element("g", Markup("<b/>")).text == "<g><b/></g>"
 
 
 def test_dots_at_one_place_are_stacked_and_then_counted() -> None:
-    drawn = chart("t", [("m", [ChartRow(9, dots=[(0.5, "q")] * 8 + [(0.1, "r")])])]).text
-    assert drawn.count("<circle") == 9
-    assert drawn.count("×8") == 1
-    assert 'class="run1 dot"' in drawn
-    heights = re.findall(r'cx="400.0" cy="([\d.]+)"', drawn)
+    drawing = chart("t", [("m", [ChartRow(9, dots=[(0.5, "q")] * 8 + [(0.1, "r")])])]).text
+    assert drawing.count("<circle") == 9
+    assert drawing.count("×8") == 1
+    assert 'class="run1 dot"' in drawing
+    heights = re.findall(r'cx="400.0" cy="([\d.]+)"', drawing)
     assert len(heights) == 8
     assert len(set(heights)) == 6

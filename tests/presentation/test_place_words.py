@@ -43,7 +43,7 @@ def test_a_passage_has_the_pages_on_which_it_begins_and_ends() -> None:
     chunk = Chunk(1, "d", 0, "text", "Above", 3, 4, 10, 14)
     assert passage_place(ScoredChunk(chunk, 1.0, "tea.pdf")) == "p. 3-4"
     below = Place(10, "text", heading="Above", paragraph=2)
-    found = ScoredChunk(chunk, 1.0, "tea.md", place=below)
-    assert passage_place(found) == "Above, para. 2"
-    assert passage_place(found, heading=False) == "para. 2"
-    assert cited_as(found) == "tea.md, Above, para. 2"
+    hit = ScoredChunk(chunk, 1.0, "tea.md", place=below)
+    assert passage_place(hit) == "Above, para. 2"
+    assert passage_place(hit, heading=False) == "para. 2"
+    assert cited_as(hit) == "tea.md, Above, para. 2"

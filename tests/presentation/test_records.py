@@ -53,18 +53,18 @@ FOUND = ScoredChunk(
 
 def test_an_answer() -> None:
     step = Step("retrieve", {"passages": 1}, None, 0.12345)
-    cited = (Citation(1, 7, "tea.md", 2, "Tea.", Place(40, "sheet", 2, "Sales", row=12)),)
-    shown = plain(answer("Tea. [1]", cited, contexts=(FOUND,), trace=(step,), seconds=1.23456))
-    assert list(shown) == ANSWER
-    assert list(shown["contexts"][0]) == HIT
-    assert shown["contexts"][0]["ranks"] == {"dense": {"rank": 1, "score": 0.9}}
+    citations = (Citation(1, 7, "tea.md", 2, "Tea.", Place(40, "sheet", 2, "Sales", row=12)),)
+    record = plain(answer("Tea. [1]", citations, contexts=(FOUND,), trace=(step,), seconds=1.23456))
+    assert list(record) == ANSWER
+    assert list(record["contexts"][0]) == HIT
+    assert record["contexts"][0]["ranks"] == {"dense": {"rank": 1, "score": 0.9}}
     place = {"start": 40, "unit": "sheet", "number": 2, "label": "Sales", "row": 12}
     place |= {"heading": "", "paragraph": None}
-    assert shown["citations"] == [
+    assert record["citations"] == [
         {"marker": 1, "source": "tea.md", "page": 2, "place": place, "quote": "Tea."}
     ]
-    assert shown["contexts"][0]["place"] is None
-    assert shown["trace"] == [
+    assert record["contexts"][0]["place"] is None
+    assert record["trace"] == [
         {
             "name": "retrieve",
             "decision": "1 passage",
@@ -73,11 +73,11 @@ def test_an_answer() -> None:
             "seconds": 0.123,
         }
     ]
-    assert shown["seconds"] == 1.235
-    assert shown["not_found"] == []
-    missing = NotFound("q", ("tea", "2031"), cited[0], ("2031",), ("2031",), None, (TRY,))
-    (told,) = plain(replace(self_rag("Tea."), not_found=(missing,)))["not_found"]
-    assert told == {
+    assert record["seconds"] == 1.235
+    assert record["not_found"] == []
+    missing = NotFound("q", ("tea", "2031"), citations[0], ("2031",), ("2031",), None, (TRY,))
+    (entry,) = plain(replace(self_rag("Tea."), not_found=(missing,)))["not_found"]
+    assert entry == {
         "question": "q",
         "looked_for": ["tea", "2031"],
         "closest": {"source": "tea.md", "page": 2, "place": place, "quote": "Tea."},
@@ -87,9 +87,9 @@ def test_an_answer() -> None:
         "reason": "None of the passages found contains “2031”.",
         "suggestions": [{"question": "Tea?", "kind": "without", "word": "2031", "instead": ""}],
     }
-    graded = plain(self_rag("Tea."))
-    assert list(graded["support"][0]) == ["text", "rating", "share"]
-    assert list(graded["metrics"]) == [
+    self_rag_record = plain(self_rag("Tea."))
+    assert list(self_rag_record["support"][0]) == ["text", "rating", "share"]
+    assert list(self_rag_record["metrics"]) == [
         *("retrieval_needed", "documents_retrieved", "relevant_documents"),
         *("response_support_ratings", "utility_ratings", "best_score", "used_retrieval"),
     ]
@@ -100,51 +100,53 @@ def test_a_comparison_of_rerankers() -> None:
     step = Step("rerank", {"reranker": "llm", "kept": 1, "read": 4}, None, 0.25)
     way = Output("llm", tea, 1.5, (Ranked(FOUND, 4),), step, "none")
     grade = Graded("llm", None, 0.5, None, 0.25)
-    one = Compared(ComparedQuestion("q", "Tea."), "en", (way,), (grade,), 0.5, (FOUND,), 0.125)
-    shown = of_rerankers(Comparison(("llm",), "small", 1, (one,))).record()
-    assert list(shown) == [
+    question = Compared(ComparedQuestion("q", "Tea."), "en", (way,), (grade,), 0.5, (FOUND,), 0.125)
+    record = of_rerankers(Comparison(("llm",), "small", 1, (question,))).record()
+    assert list(record) == [
         *("question", "language", "reference", "search_seconds", "candidates", "ways", "grades"),
         *("verdict", "verdict_seconds"),
     ]
-    (told,) = shown["ways"]
-    assert list(told["passages"][0]) == ["rank", "rank_before", *HIT]
-    assert (told["passages"][0]["rank"], told["passages"][0]["rank_before"]) == (1, 4)
-    assert {key: value for key, value in told.items() if key not in ("passages", "answer")} == {
+    (way_record,) = record["ways"]
+    assert list(way_record["passages"][0]) == ["rank", "rank_before", *HIT]
+    assert (way_record["passages"][0]["rank"], way_record["passages"][0]["rank_before"]) == (1, 4)
+    assert {
+        key: value for key, value in way_record.items() if key not in ("passages", "answer")
+    } == {
         "name": "llm",
         "rerank_seconds": 0.25,
         "answer_seconds": 1.5,
         "remark": "llm: 1 of 4 passages",
         "same_answer_as": "none",
     }
-    assert list(told) == [
+    assert list(way_record) == [
         *("name", "passages", "answer", "rerank_seconds", "answer_seconds", "remark"),
         "same_answer_as",
     ]
-    assert shown["grades"] == [
+    assert record["grades"] == [
         {"name": "llm", "rank": None, "agrees": 0.5, "complete": None, "overlap": 0.25}
     ]
-    assert shown["verdict"].count("\n") == 4
+    assert record["verdict"].count("\n") == 4
 
 
 def test_a_comparison_of_modes() -> None:
-    one = compared(standard("Two."), self_rag("Three."), 0.9, 0.1, 0.5, None, answerable=True)
-    shown = of_modes(comparison(one)).record()
-    assert list(shown) == [
+    question = compared(standard("Two."), self_rag("Three."), 0.9, 0.1, 0.5, None, answerable=True)
+    record = of_modes(comparison(question)).record()
+    assert list(record) == [
         *("modes", "judge", "asked", "done", "questions", "facts", "analysis_language"),
         "analysis",
     ]
-    (told,) = shown["questions"]
-    assert list(told) == [
+    (question_record,) = record["questions"]
+    assert list(question_record) == [
         *("question", "language", "reference", "answerable", "answers", "verdicts", "better"),
         "judge_seconds",
     ]
-    assert list(told["answers"]) == ["standard", "self-rag"]
-    assert list(told["answers"]["standard"]) == [*ANSWER, "outcome"]
-    assert [list(verdict) for verdict in told["verdicts"]] == [
+    assert list(question_record["answers"]) == ["standard", "self-rag"]
+    assert list(question_record["answers"]["standard"]) == [*ANSWER, "outcome"]
+    assert [list(verdict) for verdict in question_record["verdicts"]] == [
         ["criterion", "better", "probabilities", "basis"]
     ] * 4
-    assert told["verdicts"][3]["better"] is None
-    facts = shown["facts"]
+    assert question_record["verdicts"][3]["better"] is None
+    facts = record["facts"]
     assert list(facts) == [
         *("overall", "criteria", "unread", "kinds", "ways", "decisions", "better", "reasons")
     ]
@@ -162,7 +164,7 @@ def test_a_comparison_of_modes() -> None:
     # True is 1 in Python, and no number in JSON.
     assert "true" not in json.dumps(facts)
     assert "false" not in json.dumps(facts)
-    assert list(shown["analysis"][0]) == ["heading", "lines"]
+    assert list(record["analysis"][0]) == ["heading", "lines"]
 
 
 def test_a_report_and_its_calibration() -> None:
@@ -172,37 +174,42 @@ def test_a_report_and_its_calibration() -> None:
         "answer_relevancy", 9, 0, 0.9, 0.8, (0.5, 0.9), 0.1, by_kind, 0.7, (0.5, 0.8)
     )
     trust = Trust("small", "key", (plainly, ordered))
-    kept = [
+    keys = [
         *("name", "items", "unreadable", "accuracy", "kappa", "kappa_interval"),
         *("calibration_error", "accuracy_by_kind", "trusted"),
     ]
-    told = trust_json(trust)
-    assert list(told) == ["judge", "metrics"]
-    assert [list(one) for one in told["metrics"]] == [
-        kept,
-        [*kept, "ordering", "ordering_interval"],
+    trust_record = trust_json(trust)
+    assert list(trust_record) == ["judge", "metrics"]
+    assert [list(metric) for metric in trust_record["metrics"]] == [
+        keys,
+        [*keys, "ordering", "ordering_interval"],
     ]
-    judged = (Judged("Tea.", Judgement(True, 0.9, "so")),)
-    scored = Scored(
+    judgements = (Judged("Tea.", Judgement(True, 0.9, "so")),)
+    scored_answer = Scored(
         Sample("1", "q", references=("Tea.",), answerable=True),
         Response("No.", (Context("Tea.", "tea.md", 1, 1),), 2.0),
         {"f1": Score(0.1, "scored"), "refusal": Score(0.0, "scored")},
         JudgeEvidence(
-            judged, judged, judged, judged, asked=(("who?", 0.5),), evasive=Judgement(False)
+            judgements,
+            judgements,
+            judgements,
+            judgements,
+            asked=(("who?", 0.5),),
+            evasive=Judgement(False),
         ),
         True,
     )
-    runs = (EvaluatedRun("a", (scored,)), EvaluatedRun("b", (scored,)))
-    shown = report_json(Report("set", "small", trust, runs, ("a",), 1.25))
-    assert list(shown) == [
+    runs = (EvaluatedRun("a", (scored_answer,)), EvaluatedRun("b", (scored_answer,)))
+    report_record = report_json(Report("set", "small", trust, runs, ("a",), 1.25))
+    assert list(report_record) == [
         *("dataset", "questions", "judge", "judge_seconds", "calibration", "metrics", "runs"),
         *("differences", "wrote_the_answers_itself"),
     ]
-    assert list(shown["calibration"]) == ["judge", "metrics", "untrustworthy"]
-    assert list(shown["metrics"][0]) == [
+    assert list(report_record["calibration"]) == ["judge", "metrics", "untrustworthy"]
+    assert list(report_record["metrics"][0]) == [
         *("name", "mean", "interval", "unreadable", "undefined", "scored")
     ]
-    run = shown["runs"][0]
+    run = report_record["runs"][0]
     assert list(run) == ["name", "metrics", "bad_cases", "questions"]
     assert run["bad_cases"] == [
         {
@@ -223,6 +230,6 @@ def test_a_report_and_its_calibration() -> None:
     assert list(question["useful_contexts"][0]) == FINDING
     assert question["asked"] == [{"question": "who?", "cosine": 0.5}]
     assert question["evasive"] is False
-    assert list(shown["differences"][0]) == [
+    assert list(report_record["differences"][0]) == [
         *("metric", "better", "worse", "mean", "interval", "questions", "ranked")
     ]

@@ -17,15 +17,15 @@ QUOTE = "购买后三十天内可以凭收据退款。"
 
 
 def answer(text: str, *support: SupportedSentence) -> Answer:
-    cited = (Citation(1, 1, "a.txt", 1, QUOTE),)
-    return answered(text, cited, support, question="可以退款吗？", language="zh")
+    citations = (Citation(1, 1, "a.txt", 1, QUOTE),)
+    return answered(text, citations, support, question="可以退款吗？", language="zh")
 
 
 def test_a_quotation_is_no_check() -> None:
-    found = answer("可以[1]。")
-    assert [one["mark"] for one in sentences(found)] == ["unchecked"]
-    assert plain(found)["unchecked"] == ["可以[1]。"]
-    assert [one["rating"] for one in rated(found) if one["text"]] == ["not checked"]
+    reply = answer("可以[1]。")
+    assert [sentence["mark"] for sentence in sentences(reply)] == ["unchecked"]
+    assert plain(reply)["unchecked"] == ["可以[1]。"]
+    assert [sentence["rating"] for sentence in rated(reply) if sentence["text"]] == ["not checked"]
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_a_quotation_is_no_check() -> None:
 )
 def test_what_was_checked_is_said_as_it_was(rating: Rating, quoted: bool, mark: str) -> None:
     # A server that writes its verdict is as sure as a quotation, and is none.
-    found = answer("可以[1]。", SupportedSentence(0, 6, rating, 1.0, quoted))
-    assert [one["mark"] for one in sentences(found)] == [mark]
-    assert rendered(found).unchecked == []
+    reply = answer("可以[1]。", SupportedSentence(0, 6, rating, 1.0, quoted))
+    assert [sentence["mark"] for sentence in sentences(reply)] == [mark]
+    assert rendered(reply).unchecked == []
 
 
 def test_what_claims_nothing_needs_no_check() -> None:

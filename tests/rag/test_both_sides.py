@@ -19,9 +19,12 @@ def both(texts: list[str], question: str, language: LanguageCode) -> ConflictRep
         ScoredChunk(Chunk(n, f"d{n}", 0, text, "", 1, 1, 0, len(text)), 1.0, f"/docs/{n}.txt")
         for n, text in enumerate(texts, start=1)
     ]
-    found = disagreement(question, chunks, Tokenizer())
+    contradiction = disagreement(question, chunks, Tokenizer())
     return ConflictReporter(
-        found, chunks, language, lambda hit: Card("", "", date="2024-03-01" if hit.score else "")
+        contradiction,
+        chunks,
+        language,
+        lambda hit: Card("", "", date="2024-03-01" if hit.score else ""),
     )
 
 
@@ -68,7 +71,7 @@ def test_what_an_answer_leaves_out_is_added(
 ) -> None:
     (statement,) = completed(both(texts, question, language), text)
     assert (statement.written, statement.kind) == (f"\n\n{added}", "otherwise")
-    assert [each.citation.marker for each in statement.citations] == [int(added[-2])]
+    assert [citation.citation.marker for citation in statement.citations] == [int(added[-2])]
     start, end = statement.extent
     assert statement.written[start:end] == added[:-4]
     assert (statement.rating, statement.quoted) == ("fully supported", True)

@@ -121,13 +121,13 @@ def test_a_model_without_signal_is_not_usable(one: Measured, usable: bool) -> No
 
 def test_a_calibration_is_kept_by_what_it_was_measured_with(tmp_path: Path) -> None:
     key = calibration_key("abc", Wording())
-    kept = Calibration("model", key, (measured(),))
+    original = Calibration("model", key, (measured(),))
     assert load_calibration(key, tmp_path) is None
-    save_calibration(kept, tmp_path / "new")
-    assert load_calibration(key, tmp_path / "new") == kept
+    save_calibration(original, tmp_path / "new")
+    assert load_calibration(key, tmp_path / "new") == original
     own = Wording({("system", "zh"): "别的话"})
-    others = {calibration_key("abd", Wording()), calibration_key("abc", own)}
-    assert all(load_calibration(other, tmp_path / "new") is None for other in others)
+    keys = {calibration_key("abd", Wording()), calibration_key("abc", own)}
+    assert all(load_calibration(other, tmp_path / "new") is None for other in keys)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"model": "m"}', "\x00"])
@@ -149,4 +149,4 @@ def test_the_starter_is_calibrated_with_the_prompts_of_this_version() -> None:
     assert load_calibration(shipped.key, Path("nowhere")) == shipped
     assert set(shipped.curves) <= set(curves(PLAIN))
     assert shipped.usable
-    assert all(one.cases >= 40 for one in shipped.measured)
+    assert all(measurement.cases >= 40 for measurement in shipped.measured)

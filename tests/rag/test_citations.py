@@ -62,7 +62,7 @@ def stream_over(*texts: str) -> CitedStream:
 
 def written(stream: CitedStream, text: str, size: int = 2) -> str:
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
-    return "".join(shown.written for shown in stream.checked(pieces))
+    return "".join(piece.written for piece in stream.checked(pieces))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
@@ -98,13 +98,13 @@ def test_markers_are_kept_moved_added_or_removed(reply: str, shown: str, size: i
 def test_a_paraphrase_is_cited_where_only_what_holds_the_answer_was_read(held: bool) -> None:
     stream = CitedStream(attributor(EN, EN_OTHER).only([1], alone=held), QUESTION, REFUSAL)
     reply = "1. That year, 1907, the mayor unlocked our glass house.\n2. The tea room is small."
-    marked = reply.replace("house.", "house [1].") if held else reply
-    assert written(stream, reply) == marked
+    expected = reply.replace("house.", "house [1].") if held else reply
+    assert written(stream, reply) == expected
 
 
 def test_the_mark_of_a_list_is_no_word_of_a_sentence() -> None:
-    found = attributor("It grew by 9 percent.", "The tea room has 3 tables.")
-    assert [each.marker for each in found.attribute("3. It grew.", [])] == [1]
+    attribution = attributor("It grew by 9 percent.", "The tea room has 3 tables.")
+    assert [citation.marker for citation in attribution.attribute("3. It grew.", [])] == [1]
 
 
 def test_chinese_markers_stand_before_the_full_stop() -> None:
@@ -151,8 +151,8 @@ def test_in_a_passage_of_two_languages_a_shared_small_word_proves_nothing() -> N
 def test_in_a_passage_of_two_languages_the_other_is_cited_only_for_its_own_figures() -> None:
     notice = "Either side may end this agreement by giving the other 35 days' notice in writing."
     contract = f"{notice} 夜间应停泊在北岸三号泊位，泊位费每晚四十五元，由俱乐部承担。"
-    said = "You have 35 days to tell the marina if you want to leave before September."
-    assert attributor(contract).cite(1, said).quote == notice
+    sentence = "You have 35 days to tell the marina if you want to leave before September."
+    assert attributor(contract).cite(1, sentence).quote == notice
 
 
 def test_a_quote_is_cited_once() -> None:
@@ -187,9 +187,9 @@ def test_one_grammar_says_what_a_marker_is(text: str, numbers: list[int], withou
     assert marked(text) == numbers
     assert without_markers(text) == without
     assert marked(hide_markers(text)) == []
-    shown = written(stream_over("Closed in 200."), text)
-    assert marked(shown) == []  # no passage bears it out
-    assert shown.split() == without.split()
+    output = written(stream_over("Closed in 200."), text)
+    assert marked(output) == []  # no passage bears it out
+    assert output.split() == without.split()
 
 
 def test_a_passages_own_brackets_do_not_pass_for_markers() -> None:
@@ -201,8 +201,8 @@ def test_a_passages_own_brackets_do_not_pass_for_markers() -> None:
 
 @pytest.mark.parametrize("size", [1, 4, 100])
 def test_a_refusal_after_an_answer_is_dropped_and_one_alone_stays(size: int) -> None:
-    answered = f"It holds two hundred orchids. {REFUSAL}"
-    assert written(stream_over(EN), answered, size).strip() == "It holds two hundred orchids [1]."
+    reply = f"It holds two hundred orchids. {REFUSAL}"
+    assert written(stream_over(EN), reply, size).strip() == "It holds two hundred orchids [1]."
     assert written(stream_over(EN), REFUSAL, size) == REFUSAL
     longer = "It holds two hundred orchids. The documents do not lie."
     assert written(stream_over(EN), longer, size).endswith("The documents do not lie.")
@@ -251,9 +251,9 @@ def test_a_bare_answer_is_cited_where_a_sentence_holds_it(reply: str, shown: str
 def test_a_bare_number_is_cited_in_words_or_digits(
     question: str, answer: str, quote: str | None
 ) -> None:
-    found = attributor("It carries nine bicycles. There is room for 2 cars on deck.")
-    cited = found.attribute_short(answer, question)
-    assert [one.quote for one in cited] == ([quote] if quote else [])
+    attribution = attributor("It carries nine bicycles. There is room for 2 cars on deck.")
+    citations = attribution.attribute_short(answer, question)
+    assert [citation.quote for citation in citations] == ([quote] if quote else [])
 
 
 def test_rows_are_cited_one_by_one_by_what_their_header_says() -> None:
@@ -262,7 +262,7 @@ def test_rows_are_cited_one_by_one_by_what_their_header_says() -> None:
     columns = (Columns(0, len(text), ("alloy", "nominal composition", "density")),)
     # Rows do not run on, also not over the end of a page.
     chunk = Chunk(1, "d", 0, text, "", 1, 2, 0, len(text), columns)
-    found = Attributor(
+    attribution = Attributor(
         [ScoredChunk(chunk, 1.0, "alloys.pdf")],
         words,
         lambda _, at: Place(at, number=1 if at < len(rows[0]) else 2),
@@ -272,16 +272,18 @@ def test_rows_are_cited_one_by_one_by_what_their_header_says() -> None:
         "alloy: TC4 | nominal composition: Ti-6Al. 4V | density: 4.43",
         "The alloy TC4 has a density of 4.43",
     ):
-        (citation,) = found.attribute(answer, [1])
+        (citation,) = attribution.attribute(answer, [1])
         assert (citation.quote, citation.page) == (rows[1], 2)
-    (citation,) = found.attribute_short("4.43", "What is the density of TC4?")
+    (citation,) = attribution.attribute_short("4.43", "What is the density of TC4?")
     assert citation.quote == rows[1]
-    ((told, citation),) = found.nearest_sentences([1], "What is the density of alloy TC4?", 1)
-    assert (told, citation.quote) == (
+    ((sentence, citation),) = attribution.nearest_sentences(
+        [1], "What is the density of alloy TC4?", 1
+    )
+    assert (sentence, citation.quote) == (
         "alloy: TC4 | nominal composition: Ti-6Al. 4V | density: 4.43",
         rows[1],
     )
-    assert found.attribute("The glass house was opened by the council in 1907", [1]) == []
+    assert attribution.attribute("The glass house was opened by the council in 1907", [1]) == []
 
 
 def test_a_whole_number_is_that_of_a_table_with_decimals() -> None:
@@ -290,15 +292,15 @@ def test_a_whole_number_is_that_of_a_table_with_decimals() -> None:
         1, "d", 0, text, "", 1, 1, 0, len(text), (Columns(0, len(text), ("Bank", "left")),)
     )
     contexts = [ScoredChunk(chunk, 1.0, "banks.pdf")]
-    found = Attributor(contexts, str.split, lambda _, at: Place(at), MeaningEmbedder())
-    (citation,) = found.attribute_short("173500", "What is left at Minsheng ?")
+    attribution = Attributor(contexts, str.split, lambda _, at: Place(at), MeaningEmbedder())
+    (citation,) = attribution.attribute_short("173500", "What is left at Minsheng ?")
     assert citation.quote == "Minsheng | 173500.00"
-    assert found.attribute_short("98000", "What is left at Bohai ?") == []
+    assert attribution.attribute_short("98000", "What is left at Bohai ?") == []
 
 
 def test_a_paraphrase_with_another_figure_gets_no_marker() -> None:
-    found = attributor("The old mill by the river was built in 1870 by the town.")
-    held = found.only([1], alone=True)
-    said = "They built it in {} by the water, a mill."
-    assert [one.marker for one in held.attribute(said.format(1870), [])] == [1]
-    assert held.attribute(said.format(1850), []) == []
+    attribution = attributor("The old mill by the river was built in 1870 by the town.")
+    passage = attribution.only([1], alone=True)
+    sentence = "They built it in {} by the water, a mill."
+    assert [citation.marker for citation in passage.attribute(sentence.format(1870), [])] == [1]
+    assert passage.attribute(sentence.format(1850), []) == []

@@ -32,12 +32,14 @@ def test_a_follow_up_is_rewritten_with_the_last_turn_before_it() -> None:
     llm = ScriptedLLM(["How many positions per second did Deep Blue examine?"])
     turns = [(f"Question {n}?", f"Answer {n} [1][2].") for n in range(1, 5)]
     conversation = after(llm, *turns)
-    asked = "How many positions per second did it examine?"
-    assert conversation.standalone(asked) == "How many positions per second did Deep Blue examine?"
-    shown = llm.history[0][0][-1].content
-    assert "Question 3?" not in shown
-    assert "Q: Question 4?\nA: Answer 4.\n" in shown
-    assert asked in shown
+    question = "How many positions per second did it examine?"
+    assert (
+        conversation.standalone(question) == "How many positions per second did Deep Blue examine?"
+    )
+    prompt = llm.history[0][0][-1].content
+    assert "Question 3?" not in prompt
+    assert "Q: Question 4?\nA: Answer 4.\n" in prompt
+    assert question in prompt
     roles = [message.role for message in llm.history[0][0]]
     assert roles[0] == "system"
     assert roles[1:] == ["user", "assistant"] * (len(roles) // 2 - 1) + ["user"]
@@ -62,10 +64,10 @@ def test_what_localrag_added_does_not_go_to_the_model(turn: tuple[str, str], add
     llm = ScriptedLLM(["?"])
     question, answer = turn
     after(llm, (question, f"{answer}\n\n{added}\n\n{added}")).standalone("And then, or 之后呢？")
-    shown = llm.history[0][0][-1].content
-    assert answer.split("[")[0].strip() in shown
-    assert "ACME" not in shown
-    assert "2024" not in shown
+    prompt = llm.history[0][0][-1].content
+    assert answer.split("[")[0].strip() in prompt
+    assert "ACME" not in prompt
+    assert "2024" not in prompt
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,8 @@ def test_a_line_that_only_begins_as_localrag_writes_stays(
     ],
 )
 def test_a_follow_up_takes_no_longer_than_its_answer_is_long(answer: Callable[[int], str]) -> None:
-    def follow_up(said: str) -> None:
-        after(ScriptedLLM(["?"]), ("When?", said)).standalone("And it?")
+    def follow_up(reply: str) -> None:
+        after(ScriptedLLM(["?"]), ("When?", reply)).standalone("And it?")
 
     follow_up(answer(1))
     assert_linear(lambda n: lambda: follow_up(answer(n)), 2000)
@@ -176,8 +178,8 @@ def test_a_rewriting_that_loses_the_question_is_thrown_away(
 
 def test_without_a_word_that_points_back_the_question_stays() -> None:
     assert after(ScriptedLLM([""]), TEA).standalone("雨天可以采吗？") == "雨天可以采吗？"
-    kept = ScriptedLLM(["雨天可以采吗？"])
-    assert after(kept, TEA).standalone("雨天可以采吗？") == "雨天可以采吗？"
+    llm = ScriptedLLM(["雨天可以采吗？"])
+    assert after(llm, TEA).standalone("雨天可以采吗？") == "雨天可以采吗？"
 
 
 def test_joined_questions_do_not_grow_without_end() -> None:

@@ -67,10 +67,10 @@ def test_it_is_told_before_passages_are_read_and_once_the_answer_is_there() -> N
         "written": round(llm.use.writing, 1),
         "kept": round(llm.use.kept / 100, 1),
     }
-    spent = llm.use.reading + llm.use.writing
+    seconds = llm.use.reading + llm.use.writing
     # The script's reply is shorter than a usual one, and no sentence had to be checked.
-    assert spent <= before.values["least"] < before.values["most"]  # type: ignore[operator]
-    assert float(str(before.values["least"])) < spent + 2.5
+    assert seconds <= before.values["least"] < before.values["most"]  # type: ignore[operator]
+    assert float(str(before.values["least"])) < seconds + 2.5
 
 
 def test_what_is_kept_need_not_be_read_again() -> None:
@@ -78,11 +78,11 @@ def test_what_is_kept_need_not_be_read_again() -> None:
     _, (first, _) = costs(llm)
     asked_again(llm)
     _, (second, after) = costs(llm)
-    kept = float(str(second.values["kept"]))
-    assert kept > 1.0
-    saved = float(str(first.values["least"])) - float(str(second.values["least"]))
-    assert abs(saved - kept) < 0.11
-    assert float(str(after.values["kept"])) >= kept
+    seconds = float(str(second.values["kept"]))
+    assert seconds > 1.0
+    difference = float(str(first.values["least"])) - float(str(second.values["least"]))
+    assert abs(difference - seconds) < 0.11
+    assert float(str(after.values["kept"])) >= seconds
 
 
 def test_nothing_is_foreseen_before_the_model_was_measured() -> None:

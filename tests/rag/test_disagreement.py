@@ -28,13 +28,13 @@ def items(kind: str) -> list[Any]:
 @pytest.mark.parametrize("item", items("differ"))
 def test_passages_that_contradict_each_other(item: dict[str, Any]) -> None:
     passages = chunks(*item["differ"])
-    found = disagreement(item["question"], passages, TERMS)
-    assert found is not None
-    assert [each.figure for each in found.statements] == item["figures"]
-    for each in found.statements:
-        assert passages[each.chunk].chunk.text[each.start : each.end] == each.text
-        assert each.figure in each.text
-    assert (found.kind == "denial") == (item["figures"] == ["", ""])
+    contradiction = disagreement(item["question"], passages, TERMS)
+    assert contradiction is not None
+    assert [side.figure for side in contradiction.statements] == item["figures"]
+    for claim in contradiction.statements:
+        assert passages[claim.chunk].chunk.text[claim.start : claim.end] == claim.text
+        assert claim.figure in claim.text
+    assert (contradiction.kind == "denial") == (item["figures"] == ["", ""])
 
 
 @pytest.mark.parametrize("item", items("agree"))
@@ -66,9 +66,9 @@ def test_a_passage_that_gives_both_values_contradicts_neither() -> None:
 
 def test_the_year_of_a_question_is_no_answer_to_it() -> None:
     passages = chunks("In 2019 the hall had 300 guests.", "In 2019 the hall had 450 guests.")
-    found = disagreement("How many guests did the hall have in 2019?", passages, TERMS)
-    assert found is not None
-    assert [each.figure for each in found.statements] == ["300", "450"]
+    contradiction = disagreement("How many guests did the hall have in 2019?", passages, TERMS)
+    assert contradiction is not None
+    assert [side.figure for side in contradiction.statements] == ["300", "450"]
 
 
 def test_rows_of_tables_say_something_too() -> None:
@@ -76,13 +76,13 @@ def test_rows_of_tables_say_something_too() -> None:
     names = ("Item", "Deposit")
     table = Chunk(1, "a", 0, row, "", 1, 1, 0, len(row), (Columns(0, len(row), names),))
     other = chunks("The deposit for a small locker is 35 euros.")[0]
-    found = disagreement(
+    contradiction = disagreement(
         "How much is the deposit for a small locker?",
         [ScoredChunk(table, 1.0, "a"), other],
         TERMS,
     )
-    assert found is not None
-    assert [each.figure for each in found.statements] == ["20", "35"]
+    assert contradiction is not None
+    assert [side.figure for side in contradiction.statements] == ["20", "35"]
 
 
 def test_the_unread_that_say_something_else() -> None:
@@ -93,6 +93,8 @@ def test_the_unread_that_say_something_else() -> None:
         "The Marlow Bridge, opened in 1897, is 210 metres long.",
     )
     question = "When was the Marlow Bridge opened?"
-    first, *others = passages
-    assert [each for each in others if disagreement(question, [first, each], TERMS)] == others[2:]
+    first, *rest = passages
+    assert [passage for passage in rest if disagreement(question, [first, passage], TERMS)] == rest[
+        2:
+    ]
     assert disagreement("Who built the Marlow Bridge?", passages, TERMS) is None

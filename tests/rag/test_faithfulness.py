@@ -104,8 +104,8 @@ def test_a_count_that_was_asked_for_stands_in_its_passage_as_one(
         "came. They are named Ada, Bea, Cleo and Dora.\n水泵于7月9日送到，运费90元。另有3个阀门。"
     )
     chunk = ScoredChunk(Chunk(1, "d", 1, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
-    cited = (Citation(1, 1, "g.pdf", 1, "The pumps were delivered on 12 March by truck."),)
-    finding = Passages(question, [chunk], TERMS).finding(stated(answer, cited), cited)
+    citations = (Citation(1, 1, "g.pdf", 1, "The pumps were delivered on 12 March by truck."),)
+    finding = Passages(question, [chunk], TERMS).finding(stated(answer, citations), citations)
     assert (finding is not None and finding.rating == "no support") == marked
 
 
@@ -116,11 +116,13 @@ def test_a_small_number_in_words_is_not_quoted_where_it_does_not_stand() -> None
 
 
 def test_names_that_stand_nowhere() -> None:
-    found = evidence().unknown_names
-    assert found("It was founded by Ottilie Harper [1].") == {"Harper"}
-    assert found("It was founded by Ottilie Varga [1].") == set()
-    assert found("It uses the BX200 pump.") == {"BX200"}
-    assert found("花园由 Harper 建立。") == set()  # names are written otherwise across languages
+    unknown_names = evidence().unknown_names
+    assert unknown_names("It was founded by Ottilie Harper [1].") == {"Harper"}
+    assert unknown_names("It was founded by Ottilie Varga [1].") == set()
+    assert unknown_names("It uses the BX200 pump.") == {"BX200"}
+    assert (
+        unknown_names("花园由 Harper 建立。") == set()
+    )  # names are written otherwise across languages
 
 
 def stated(text: str, cited: Sequence[Citation] = CITED) -> Statement:
@@ -128,26 +130,26 @@ def stated(text: str, cited: Sequence[Citation] = CITED) -> Statement:
 
 
 def rated(text: str, *grades: float) -> tuple[Statements, dict[str, object], list[str]]:
-    asked: list[str] = []
-    left = list(grades)
+    statements: list[str] = []
+    rest = list(grades)
 
     def ask(sentence: str) -> Grade | None:
-        asked.append(statement_of(sentence))
-        return Grade(left.pop(0)) if left else None
+        statements.append(statement_of(sentence))
+        return Grade(rest.pop(0)) if rest else None
 
     run = checked(read(text, CITED), evidence(), ask)
     step = next(run)
     try:
         next(run)
-    except StopIteration as done:
-        return done.value, dict(step.values), asked
+    except StopIteration as stop:
+        return stop.value, dict(step.values), statements
     raise AssertionError("one step")
 
 
 @pytest.mark.parametrize("sentence", ["48.0 is not what it covers.", "1. It is no year."])
 def test_a_number_with_a_point_is_no_mark_of_a_list(sentence: str) -> None:
-    _, _, asked = rated(sentence)
-    assert asked == [sentence.removeprefix("1. ")]
+    _, _, statements = rated(sentence)
+    assert statements == [sentence.removeprefix("1. ")]
 
 
 def test_only_what_is_open_costs_a_question_to_the_model() -> None:
@@ -155,31 +157,31 @@ def test_only_what_is_open_costs_a_question_to_the_model() -> None:
         "The garden was founded in 1931 by Ottilie Varga [1]. It covers 52 hectares [1].\n"
         "Visitors may feed the birds [3]. Dogs stay outside."
     )
-    found, counts, asked = rated(text, 0.1)
-    assert asked == ["Visitors may feed the birds.", "Dogs stay outside."]
-    ratings = [(s.written.strip(), s.rating) for s in found if s.rating is not None]
+    sentences, counts, questions = rated(text, 0.1)
+    assert questions == ["Visitors may feed the birds.", "Dogs stay outside."]
+    ratings = [(s.written.strip(), s.rating) for s in sentences if s.rating is not None]
     assert ratings == [
         ("The garden was founded in 1931 by Ottilie Varga [1].", "fully supported"),
         ("It covers 52 hectares [1].", "no support"),
         ("Visitors may feed the birds [3].", "no support"),
     ]
     assert counts == {"checked": 3, "unchecked": 1, "asked": 1, "unsupported": 2}
-    assert is_grounded(found)
+    assert is_grounded(sentences)
 
 
 def test_an_answer_without_what_nothing_bears_out() -> None:
     text = "The garden covers 52 hectares [1]. It was founded in 1931 by Ottilie Varga [1]."
-    found, _, _ = rated(text)
-    (left,) = without_unsupported(found)
-    assert left.written == "It was founded in 1931 by Ottilie Varga [1]."
-    assert left.rating == "fully supported"
-    assert [each.citation.marker for each in left.citations] == [1]
+    sentences, _, _ = rated(text)
+    (sentence,) = without_unsupported(sentences)
+    assert sentence.written == "It was founded in 1931 by Ottilie Varga [1]."
+    assert sentence.rating == "fully supported"
+    assert [citation.citation.marker for citation in sentence.citations] == [1]
 
 
 def test_an_answer_of_which_nothing_is_left() -> None:
-    found, _, _ = rated("The garden covers 52 hectares [1].")
-    assert not is_grounded(found)
-    assert without_unsupported(found) == ()
+    sentences, _, _ = rated("The garden covers 52 hectares [1].")
+    assert not is_grounded(sentences)
+    assert without_unsupported(sentences) == ()
 
 
 def test_an_answer_is_not_grounded_without_citations() -> None:
@@ -188,17 +190,17 @@ def test_an_answer_is_not_grounded_without_citations() -> None:
 
 
 def test_asking_ends_where_the_time_does() -> None:
-    asked: list[str] = []
+    statements: list[str] = []
 
     def grade(statement: str) -> Grade:
-        asked.append(statement)
+        statements.append(statement)
         return Grade(0.9)
 
     ask = BoundedAsking(grade, lambda _: 90, read=1500, written=40)  # .15 x 1620 = 243
-    assert [ask(each) is None for each in "abc"] == [False, False, True]
-    assert asked == ["a", "b"]
+    assert [ask(letter) is None for letter in "abc"] == [False, False, True]
+    assert statements == ["a", "b"]
     short = BoundedAsking(grade, lambda _: 75, read=90, written=3)
-    assert [short(each) is None for each in "abc"] == [False, False, True]
+    assert [short(letter) is None for letter in "abc"] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -239,8 +241,8 @@ def test_a_bare_yes_is_held_against_its_quotation_with_the_question(
 ) -> None:
     text = f"{quote} Else they can be exchanged."
     chunk = ScoredChunk(Chunk(1, "d", 1, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
-    cited = (Citation(1, 1, "g.pdf", 1, quote),)
-    finding = Passages(question, [chunk], TERMS).finding(stated(answer, cited), cited)
+    citations = (Citation(1, 1, "g.pdf", 1, quote),)
+    finding = Passages(question, [chunk], TERMS).finding(stated(answer, citations), citations)
     assert (finding and finding.rating) == rating
 
 
@@ -272,15 +274,17 @@ def test_a_first_sentence_that_is_taken_out_leaves_no_blanks_before_the_next() -
         SupportedSentence(0, 20, "no support", 0.0),
         SupportedSentence(start, len(text), "fully supported", 1.0),
     )
-    (left,) = without_unsupported(read(text, CITED, rated))
-    assert left.written == "It was founded in 1931 [1]."
+    (sentence,) = without_unsupported(read(text, CITED, rated))
+    assert sentence.written == "It was founded in 1931 [1]."
 
 
 def test_what_is_said_of_somebody_else_is_not_taken_for_quoted() -> None:
     text = "DENDRAL came first. MYCIN worked with about 600 rules."
     chunk = ScoredChunk(Chunk(1, "d", 1, text, "", 1, 1, 0, len(text)), 1.0, "g.pdf")
-    cited = (Citation(1, 1, "g.pdf", 1, "MYCIN worked with about 600 rules."),)
+    citations = (Citation(1, 1, "g.pdf", 1, "MYCIN worked with about 600 rules."),)
     for name, certain in (("MYCIN", True), ("DENDRAL", False)):
-        asked = Passages(f"How many rules did {name} work with?", [chunk], TERMS)
-        finding = asked.finding(stated(f"{name} worked with about 600 rules [1].", cited), cited)
+        passages = Passages(f"How many rules did {name} work with?", [chunk], TERMS)
+        finding = passages.finding(
+            stated(f"{name} worked with about 600 rules [1].", citations), citations
+        )
         assert (finding is not None) == certain

@@ -93,8 +93,8 @@ def test_the_rules_and_examples_of_the_decision_are_kept() -> None:
 
 
 def test_further_passages_follow_with_the_task() -> None:
-    both = Reading("en", (passage("First.", heading="A > B"), passage("Second {x}.")))
-    system, user = both.messages("What now {y}?")
+    reading_of_two = Reading("en", (passage("First.", heading="A > B"), passage("Second {x}.")))
+    system, user = reading_of_two.messages("What now {y}?")
     assert "First." in system.content
     assert "B" in system.content
     assert "Second" not in system.content
@@ -295,8 +295,8 @@ def test_of_choices_that_begin_at_one_place_the_longest_counts() -> None:
 def test_a_passage_is_read_with_its_title_and_the_name_of_its_file_alone() -> None:
     text = "4. Liability. At most 400,000."
     chunk = Chunk(1, "d", 1, text, "Terms", 1, 1, 0, len(text), title="Lease, Ottway")
-    found = ScoredChunk(chunk, 1.0, "/home/ada/secret folder/lease-7.docx")
-    assert as_read(found) == f"lease-7.docx\nLease, Ottway > Terms\n{text}"
-    other = replace(found, chunk=replace(chunk, text="共一百八十万元。"))
+    hit = ScoredChunk(chunk, 1.0, "/home/ada/secret folder/lease-7.docx")
+    assert as_read(hit) == f"lease-7.docx\nLease, Ottway > Terms\n{text}"
+    other = replace(hit, chunk=replace(chunk, text="共一百八十万元。"))
     assert as_read(other, "en").endswith("共一百八十万 (1,800,000)元。")
     assert as_read(other, "zh").endswith("共一百八十万元。")

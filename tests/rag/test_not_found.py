@@ -68,9 +68,9 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         ("signs.txt", SIGNS, "en"),
     ):
         add(library, document(text, source=name), size=400, language=language)
-    opened = Engine(library, settings, embedder=EMBEDDER)
-    yield opened
-    opened.close()
+    new_engine = Engine(library, settings, embedder=EMBEDDER)
+    yield new_engine
+    new_engine.close()
 
 
 ONE = AskOptions(k=1)
@@ -84,8 +84,8 @@ def ask(engine: Engine, question: str, options: AskOptions = ONE) -> Answer:
 
 
 def said(engine: Engine, question: str, options: AskOptions = ONE) -> NotFound:
-    (found,) = ask(engine, question, options).not_found
-    return found
+    (report,) = ask(engine, question, options).not_found
+    return report
 
 
 MODES: list[AskOptions] = [
@@ -99,28 +99,28 @@ MODES: list[AskOptions] = [
 def test_every_way_to_answer_says_how_near_the_documents_come(
     engine: Engine, options: AskOptions
 ) -> None:
-    found = said(engine, "In which year did Doctor Varga open the pharmacy?", options)
-    assert found.question == "In which year did Doctor Varga open the pharmacy?"
-    assert found.looked_for == ("Doctor", "Varga", "open", "pharmacy")
-    assert found.closest is not None
-    assert found.closest.quote == "The glass house was opened by Doctor Varga in 1907."
-    assert (found.closest.source, found.closest.page) == ("house.txt", 1)
-    assert found.missing == found.absent == ("pharmacy",)
+    report = said(engine, "In which year did Doctor Varga open the pharmacy?", options)
+    assert report.question == "In which year did Doctor Varga open the pharmacy?"
+    assert report.looked_for == ("Doctor", "Varga", "open", "pharmacy")
+    assert report.closest is not None
+    assert report.closest.quote == "The glass house was opened by Doctor Varga in 1907."
+    assert (report.closest.source, report.closest.page) == ("house.txt", 1)
+    assert report.missing == report.absent == ("pharmacy",)
 
 
 def test_a_year_that_is_not_there(engine: Engine) -> None:
-    found = said(engine, "How many orchids did the glass house hold in 1999?")
-    assert found.missing == found.absent == ("1999",)
-    found = said(engine, "李思摩在1999年跟随谁征讨高句丽？")
-    assert found.absent == ("1999",)
+    report = said(engine, "How many orchids did the glass house hold in 1999?")
+    assert report.missing == report.absent == ("1999",)
+    report = said(engine, "李思摩在1999年跟随谁征讨高句丽？")
+    assert report.absent == ("1999",)
 
 
 def test_a_number_must_stand_in_the_sentence_itself(engine: Engine) -> None:
-    found = said(engine, "Were two hundred orchids sold in 1907?")
-    assert found.closest is not None
-    assert found.closest.quote == "It holds two hundred orchids."
-    assert found.missing == ("1907",)
-    assert found.absent == (), "the passage has it"
+    report = said(engine, "Were two hundred orchids sold in 1907?")
+    assert report.closest is not None
+    assert report.closest.quote == "It holds two hundred orchids."
+    assert report.missing == ("1907",)
+    assert report.absent == (), "the passage has it"
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_a_number_must_stand_in_the_sentence_itself(engine: Engine) -> None:
 def test_a_name_is_offered_as_the_documents_spell_it(
     engine: Engine, question: str, wrong: str, right: str
 ) -> None:
-    found = said(engine, question)
-    assert wrong in found.absent
-    assert found.suggestions[0] == Suggestion(
+    report = said(engine, question)
+    assert wrong in report.absent
+    assert report.suggestions[0] == Suggestion(
         question.replace(wrong, right), "spelling", wrong, right
     )
 
@@ -144,30 +144,30 @@ def test_a_name_is_offered_as_the_documents_spell_it(
 @pytest.mark.parametrize("question", ["绿茶的保修期是多久？", "Which Barga was a doctor there?"])
 def test_another_word_is_no_other_spelling(engine: Engine, question: str) -> None:
     """保存期 is a word of its own, and the first letter is seldom the one that is wrong."""
-    kinds = {one.kind for one in said(engine, question).suggestions}
+    kinds = {suggestion.kind for suggestion in said(engine, question).suggestions}
     assert "spelling" not in kinds
 
 
 def test_a_name_in_the_other_language(engine: Engine) -> None:
-    found = said(engine, "贝加尔湖的渡轮几点开船？")
+    report = said(engine, "贝加尔湖的渡轮几点开船？")
     assert Suggestion("Lake Baikal的渡轮几点开船？", "translation", "贝加尔湖", "Lake Baikal") in (
-        found.suggestions
+        report.suggestions
     )
 
 
 def test_nothing_is_said_of_words_across_languages(engine: Engine) -> None:
-    wanted = Filter(sources=("li.txt",))
-    found = said(engine, "Where was the general born in 618?", AskOptions(k=1, filter=wanted))
-    assert found.closest is not None
-    assert found.closest.source == "li.txt"
-    assert found.missing == ("618",), "a number is the same in both"
+    condition = Filter(sources=("li.txt",))
+    report = said(engine, "Where was the general born in 618?", AskOptions(k=1, filter=condition))
+    assert report.closest is not None
+    assert report.closest.source == "li.txt"
+    assert report.missing == ("618",), "a number is the same in both"
 
 
 def test_wordings_find_nothing_that_the_filter_leaves_out(engine: Engine) -> None:
-    wanted = Filter(sources=("house.txt",))
-    found = said(engine, "Where are Titikaka ferries?", AskOptions(k=1, filter=wanted))
-    assert "Titikaka" in found.absent
-    assert found.suggestions == ()
+    condition = Filter(sources=("house.txt",))
+    report = said(engine, "Where are Titikaka ferries?", AskOptions(k=1, filter=condition))
+    assert "Titikaka" in report.absent
+    assert report.suggestions == ()
 
 
 def test_a_wording_that_finds_nothing_is_not_offered(engine: Engine) -> None:
@@ -185,8 +185,8 @@ def test_a_wording_that_finds_nothing_is_not_offered(engine: Engine) -> None:
         lambda *_: [],
         lambda terms: (4, [1 for _ in terms]),
     )
-    (found,) = with_not_found(answer, around).not_found
-    assert found.suggestions == ()
+    (report,) = with_not_found(answer, around).not_found
+    assert report.suggestions == ()
     assert 0 < len(searched) <= 5, "a few searches at most"
 
 
@@ -261,8 +261,8 @@ def test_the_probability_is_told_where_it_is_the_reason(
         lambda *_: [],
         lambda terms: (4, [1 for _ in terms]),
     )
-    (found,) = with_not_found(replace(answer, trace=trace, not_found=()), around).not_found
-    assert found.probability == probability
+    (report,) = with_not_found(replace(answer, trace=trace, not_found=()), around).not_found
+    assert report.probability == probability
 
 
 @pytest.mark.parametrize("kind", ["check sentences", "support of a sentence"])
@@ -271,8 +271,10 @@ def test_an_answer_that_was_left_out_is_the_reason(
 ) -> None:
     answer = ask(engine, "Which Doctor Vargo was it?")
     assert not answer.not_found[0].written
-    graded = Step("relevance", {"relevant": True, "calibrated": True, "probability": 0.8}, 0.8, 0)
-    trace = (graded, Step("write", {"passages": 1}, None, 0), Step(kind, {}, None, 0))
+    grading_step = Step(
+        "relevance", {"relevant": True, "calibrated": True, "probability": 0.8}, 0.8, 0
+    )
+    trace = (grading_step, Step("write", {"passages": 1}, None, 0), Step(kind, {}, None, 0))
     around = SearchTools(
         engine.tokenizer,
         engine._attributor,
@@ -280,9 +282,9 @@ def test_an_answer_that_was_left_out_is_the_reason(
         lambda *_: [],
         lambda terms: (4, [1 for _ in terms]),
     )
-    (found,) = with_not_found(replace(answer, trace=trace, not_found=()), around).not_found
-    assert found.written
-    assert found.probability is None
+    (report,) = with_not_found(replace(answer, trace=trace, not_found=()), around).not_found
+    assert report.written
+    assert report.probability is None
 
 
 @pytest.mark.parametrize(
@@ -303,9 +305,9 @@ def test_the_closest_is_a_sentence_however_short(
     chinese = "会议室使用规定\n\n最多预订两小时。周末不开放。"
     add(engine.library, document(english, source="rules.txt"), size=400, language="en")
     add(engine.library, document(chinese, source="rooms.txt"), size=400, language="zh")
-    found = said(engine, question)
-    assert found.closest is not None
-    assert found.closest.quote == sentence
+    report = said(engine, question)
+    assert report.closest is not None
+    assert report.closest.quote == sentence
 
 
 def test_an_empty_library_says_nothing_but_that(engine: Engine) -> None:

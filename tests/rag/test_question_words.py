@@ -68,8 +68,8 @@ def test_a_question_is_taken_apart_once_for_all_passages() -> None:
         cut.append(text)
         return tokenizer(text)
 
-    asked = Asked("Who opened the glass house?", tokenize)
-    lacking = [asked.missing(text) for text in ENGLISH]
+    question = Asked("Who opened the glass house?", tokenize)
+    lacking = [question.missing(text) for text in ENGLISH]
     assert [words for words, _ in lacking][3:] == [("opened", "glass", "house"), ()]
     assert [share for _, share in lacking][3:] == [1.0, 0.0]
     assert {"glass", "house", "opened", *ENGLISH} <= set(cut)

@@ -136,8 +136,8 @@ def check_spans(answer: Answer) -> None:
 
 def trace(answer: Answer) -> list[str]:
     """What was decided, without the words that a passage lacks."""
-    said = (f"{step.kind}: {decision(step, 'en')}" for step in answer.trace)
-    return [text.partition("; it lacks: ")[0] for text in said]
+    decisions = (f"{step.kind}: {decision(step, 'en')}" for step in answer.trace)
+    return [text.partition("; it lacks: ")[0] for text in decisions]
 
 
 def used_up(llm: ScriptedLLM) -> bool:
@@ -167,11 +167,11 @@ def test_a_poem_is_written_without_documents() -> None:
 
 
 def test_the_threshold_decides_whether_documents_are_needed() -> None:
-    for threshold, needed in ((0.4, True), (0.6, False)):
+    for threshold, retrieval in ((0.4, True), (0.6, False)):
         llm = ScriptedLLM(["x"], [{"information": 0.5, "chat": 0.5}])
         answer = run(pipeline(llm, texts=[], min_retrieval=threshold))
         assert answer.metrics is not None
-        assert answer.metrics.retrieval_needed is needed
+        assert answer.metrics.retrieval_needed is retrieval
 
 
 @pytest.mark.parametrize(
@@ -425,8 +425,10 @@ def test_every_sentence_has_its_span_with_the_marker_in_it() -> None:
         "partially supported",
         "no support",
     ]
-    asked = [messages[-1].content for messages, choices in llm.scored if len(choices) == 3]
-    assert not any(re.search(r"\[\d\]", prompt) for prompt in asked), "statements without markers"
+    requests = [messages[-1].content for messages, choices in llm.scored if len(choices) == 3]
+    assert not any(re.search(r"\[\d\]", prompt) for prompt in requests), (
+        "statements without markers"
+    )
 
 
 def test_one_unsupported_sentence_keeps_an_answer_from_full_support() -> None:
@@ -506,8 +508,8 @@ def test_a_passage_cannot_change_the_task_or_the_roles() -> None:
 def test_every_passage_stands_first_and_is_kept() -> None:
     llm = ScriptedLLM([SAID_OPENED], [NEEDED, yes(0.9), yes(0), yes(0), FULL, useful(5)])
     run(pipeline(llm))
-    ((written, options),) = llm.history
-    about_first = [llm.scored[1][0], llm.scored[4][0], llm.scored[5][0], written]
+    ((prompt, options),) = llm.history
+    about_first = [llm.scored[1][0], llm.scored[4][0], llm.scored[5][0], prompt]
     assert len({messages[0] for messages in about_first}) == 1
     assert options.keep == 1
     assert llm.kept[1:] == [1] * 5
@@ -620,11 +622,11 @@ def test_closing_the_stream_stops_the_model() -> None:
     llm = Watched(["green grass grows " * 50], [NOT_NEEDED])
     stream = pipeline(llm).stream("Write a poem.")
     assert any(isinstance(piece, Statement) for piece in stream)
-    given = llm.given
+    count = llm.given
     assert not llm.closed
     stream.close()  # type: ignore[attr-defined]
     assert llm.closed
-    assert llm.given == given
+    assert llm.given == count
 
 
 def test_an_error_in_the_middle_closes_the_stream_and_reaches_the_caller() -> None:
@@ -880,8 +882,8 @@ def test_where_its_answer_does_not_do_the_others_are_graded_and_tried_too() -> N
     answer = run(pipeline(llm, enough=0.85), QUESTION)
     assert answer.grounded
     assert [step.kind for step in answer.trace].count("relevance") == 3
-    written = [step.values["passages"] for step in answer.trace if step.kind == "write"]
-    assert written == [1, 2]
+    counts = [step.values["passages"] for step in answer.trace if step.kind == "write"]
+    assert counts == [1, 2]
 
 
 DEPOSITS = ["The deposit for a locker is 20 euros.", "The deposit for a locker is 35 euros today."]
@@ -894,9 +896,9 @@ def test_figures_that_differ_are_both_told(graded: list[float]) -> None:
     answer = run(pipeline(llm, DEPOSITS, enough=0.8), "How much is the deposit for a locker ?")
     assert used_up(llm)
     assert answer.text.endswith("“The deposit for a locker is 35 euros today.” [2]")
-    assert [each.marker for each in answer.citations] == [1, 2]
-    assert [each.chunk.text for each in answer.contexts] == DEPOSITS
-    assert [each.rating for each in answer.support] == ["fully supported"] * 2
+    assert [citation.marker for citation in answer.citations] == [1, 2]
+    assert [context.chunk.text for context in answer.contexts] == DEPOSITS
+    assert [sentence.rating for sentence in answer.support] == ["fully supported"] * 2
     assert "disagreement" in [step.kind for step in answer.trace]
 
 
@@ -915,9 +917,11 @@ def test_what_nothing_bears_out_is_marked_or_taken_out(unsupported: Unsupported)
     scores = [NEEDED, yes(0.9), FULL, useful(5)]
     answer = run(pipeline(ScriptedLLM([reply], scores), k=1, unsupported=unsupported))
     assert answer.grounded
-    left = f"{SAID_OPENED[:-1]} [1]."
-    assert answer.text == (left if unsupported == "remove" else f"It holds 312 palms. {left}")
-    assert [each.rating for each in answer.support][-1:] == ["fully supported"]
+    remainder = f"{SAID_OPENED[:-1]} [1]."
+    assert answer.text == (
+        remainder if unsupported == "remove" else f"It holds 312 palms. {remainder}"
+    )
+    assert [sentence.rating for sentence in answer.support][-1:] == ["fully supported"]
 
 
 def test_what_is_left_of_an_answer_cites_something() -> None:
@@ -925,4 +929,4 @@ def test_what_is_left_of_an_answer_cites_something() -> None:
     scores = [NEEDED, yes(0.9), FULL, useful(5)]
     answer = run(pipeline(ScriptedLLM([reply], scores), k=1, unsupported="remove"))
     assert answer.text == "It is a splendid sight. [1]"
-    assert [each.quote for each in answer.citations] == [OPENED]
+    assert [citation.quote for citation in answer.citations] == [OPENED]

@@ -29,7 +29,7 @@ def test_states_of_passages_go_with_a_document(
     tea.write_text(TEA)
 
     def opened(**options: object) -> LocalRAG:
-        chosen = {
+        defaults = {
             "llm.model": str(model),
             "llm.context_window": 1024,
             "llm.threads": 1,
@@ -39,7 +39,7 @@ def test_states_of_passages_go_with_a_document(
             "self_rag.min_retrieval": 0.0,
             "answer.strict": True,
         }
-        return LocalRAG.open(tmp_path / "library", settings=load_settings(chosen | options))
+        return LocalRAG.open(tmp_path / "library", settings=load_settings(defaults | options))
 
     with opened(**{"llm.kv_disk_mb": 0}) as rag:
         rag.add([lamp, tea])
@@ -47,11 +47,11 @@ def test_states_of_passages_go_with_a_document(
         assert states(rag) == [], "a cap of 0 keeps nothing"
     with opened() as rag:
         first = rag.ask("When is the lamp of the lighthouse lit?")
-        kept = states(rag)
-        assert kept
+        files = states(rag)
+        assert files
     with opened() as rag:
         again = rag.ask("When is the lamp of the lighthouse lit?")
-        assert states(rag) == kept, "found again, not written again"
+        assert states(rag) == files, "found again, not written again"
         scores, before = (
             [step.score for step in answer.trace if step.kind != "cost"]
             for answer in (again, first)

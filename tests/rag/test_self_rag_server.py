@@ -43,13 +43,13 @@ def sensible(body: dict[str, Any]) -> str:
     schema = body["response_format"].get("json_schema", body["response_format"])["schema"]
     choices = schema["properties"]["answer"]["enum"]
     about_the_lighthouse = "1871" in prompt[0]["content"]
-    wanted = {
+    replies = {
         "information": "information",
         "Yes": "Yes" if about_the_lighthouse else "No",
         "Fully supported": "Fully supported",
         "1": "5",
     }[choices[0]]
-    return json.dumps({"answer": wanted})
+    return json.dumps({"answer": replies})
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Server:
         self, *, timeout: float = 60.0, k: int = 2, budget: float = 0.0, **options: Any
     ) -> Pipeline:
         self.model = OpenAICompatibleModel(self.url, "tiny", timeout_seconds=timeout, max_retries=1)
-        chosen: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "min_retrieval": 0.3,
             "min_relevance": 0.5,
             "min_best_relevance": 0.5,
@@ -92,7 +92,7 @@ class Server:
         )
         grader = Grader(WrittenChooser(self.model))
         return Pipeline(
-            tools, grader, self_rag(SelfRAGOptions(**(chosen | options))), budget=budget
+            tools, grader, self_rag(SelfRAGOptions(**(defaults | options))), budget=budget
         )
 
 
@@ -287,8 +287,8 @@ def test_silence_in_the_middle_of_an_answer(server: Server) -> None:
 
 
 def test_a_trickle_that_never_ends_is_cut_by_the_budget(server: Server) -> None:
-    said = delta("The lighthouse was built in 1871. ")
-    server.faults = {WRITE: events(*[said] * 2000, pause=0.05)}
+    piece = delta("The lighthouse was built in 1871. ")
+    server.faults = {WRITE: events(*[piece] * 2000, pause=0.05)}
     began = time.perf_counter()
     answer = run(server.self_rag(budget=5.0))
     assert time.perf_counter() - began < 50  # of a hundred

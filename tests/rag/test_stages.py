@@ -136,9 +136,9 @@ def test_read_leaves_the_evidence() -> None:
 
 def test_grade_keeps_what_is_relevant() -> None:
     run = run_over(OPENED, llm=ScriptedLLM(scores=[{"Yes": 9, "No": 1}]))
-    graded = GradedPassages(run, OPTIONS, run.passages)
-    assert kinds(list(graded.grade(stop=True))) == ["relevance"]
-    assert (graded.answerable, graded.relevant) == (True, run.passages)
+    stage = GradedPassages(run, OPTIONS, run.passages)
+    assert kinds(list(stage.grade(stop=True))) == ["relevance"]
+    assert (stage.answerable, stage.relevant) == (True, run.passages)
 
 
 def test_draft_refuses_where_nothing_was_found() -> None:

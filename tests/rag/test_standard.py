@@ -97,12 +97,12 @@ def test_a_grounded_answer() -> None:
 def test_a_passage_that_is_enough_is_the_only_one_read() -> None:
     llm = ScriptedLLM(["The glass house was opened in 1907."], [{"Yes": 9, "No": 1}])
     answer = run(pipeline(llm), "When was the glass house opened?")
-    (graded, choices), (written, options) = llm.scored[0], llm.history[0]
+    (grading_prompt, choices), (writing_prompt, options) = llm.scored[0], llm.history[0]
     assert choices == ("Yes", "No")
-    assert graded[0] == written[0]  # what was read for the grade is not read again
+    assert grading_prompt[0] == writing_prompt[0]  # what was read for the grade is not read again
     assert (llm.kept, options.keep) == ([1], 1)
-    assert "1907" in graded[0].content
-    assert "兰花" not in f"{graded}{written}"
+    assert "1907" in grading_prompt[0].content
+    assert "兰花" not in f"{grading_prompt}{writing_prompt}"
     assert len(answer.contexts) == 3
 
 
@@ -110,7 +110,7 @@ def test_the_passages_are_read_on_until_one_is_enough() -> None:
     grades = [{"Yes": 4, "No": 6}, {"Yes": 4, "No": 6}, {"Yes": 9, "No": 1}]
     llm = ScriptedLLM(["The tea room closes at six."], grades)
     answer = run(pipeline(llm), "When does the tea room close?")
-    assert [one.marker for one in answer.citations] == [3]
+    assert [citation.marker for citation in answer.citations] == [3]
     steps = [step.values["passage"] for step in answer.trace if step.kind == "relevance"]
     assert steps == [1, 2, 3]
 
@@ -122,7 +122,7 @@ def test_where_none_is_enough_the_best_one_is_answered_from_or_none(best: int, h
     texts = [TEXTS[0], TEXTS[2], TEXTS[1]]
     answer = run(pipeline(llm, texts=texts), "When does the tea room close?")
     assert answer.grounded == held
-    assert [one.marker for one in answer.citations] == [2] * held
+    assert [citation.marker for citation in answer.citations] == [2] * held
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,9 @@ def test_the_place_in_the_search_counts_beside_what_the_state_tells(
     llm = ScriptedLLM(["The tea room closes at six."], [{"Yes": 1, "No": 9}])
     texts = [f"The tea room {n} closes at six." for n in (1, 2, 3)]
     answer = run(probed(llm, texts, grades), "When does the tea room close?")
-    assert [cited.marker for cited in answer.citations] == ([] if marker is None else [marker])
+    assert [citation.marker for citation in answer.citations] == (
+        [] if marker is None else [marker]
+    )
 
 
 def test_two_passages_are_read_together_where_none_is_enough_alone() -> None:
@@ -150,10 +152,10 @@ def test_two_passages_are_read_together_where_none_is_enough_alone() -> None:
     llm = ScriptedLLM(["The house was opened in 1907. The tea room closes at six."], grades)
     answer = run(pipeline(llm), "When was the house opened, and when does the tea room close?")
     assert answer.grounded
-    (read,) = (messages for messages, _ in llm.history)
-    text = "".join(message.content for message in read)
+    (prompt,) = (messages for messages, _ in llm.history)
+    text = "".join(message.content for message in prompt)
     assert [text.count(passage) for passage in TEXTS] == [1, 0, 1]
-    assert [one.marker for one in answer.citations] == [1, 3]
+    assert [citation.marker for citation in answer.citations] == [1, 3]
 
 
 SAYS = [{"是": 9, "否": 1}, {"A": 7, "B": 3}]
@@ -185,10 +187,10 @@ def probed(
 
     class State:
         def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
-            share = left.pop(0)
+            share = rest.pop(0)
             return np.array([math.log(share / (1.0 - share))], np.float32)
 
-    left = list(grades)
+    rest = list(grades)
     probes = Probes(State(), {"relevance": Direction(np.array([1.0], np.float32), 0.0)})
     least = AnswerSettings().min_answerable
     return pipeline(
@@ -213,13 +215,15 @@ def test_a_passage_that_other_words_find_is_read_too() -> None:
     house, tea = (contexts([text])[0] for text in ("温室建于1907年。", TEA))
     tea = replace(tea, chunk=replace(tea.chunk, document_id="e"))
     llm = ScriptedLLM(["六点关门。"], [{"是": 1, "否": 9}, {"是": 9, "否": 1}])
-    others = {"茶室几点关门？": [house, tea]}
-    answer = run(pipeline(llm, found=[house], k=2, others=others), "喝茶的地方开到啥时候？")
+    hits_by_wording = {"茶室几点关门？": [house, tea]}
+    answer = run(
+        pipeline(llm, found=[house], k=2, others=hits_by_wording), "喝茶的地方开到啥时候？"
+    )
     assert [citation.marker for citation in answer.citations] == [2]
     assert not {"draft", "says"} & {step.kind for step in answer.trace}
     # From what surely speaks of nothing that is asked, nothing is drafted.
     llm = ScriptedLLM([], [{"是": 1, "否": 9}, {"是": 2, "否": 8}])
-    assert not run(pipeline(llm, found=[house], k=2, others=others), "谁建的？").grounded
+    assert not run(pipeline(llm, found=[house], k=2, others=hits_by_wording), "谁建的？").grounded
 
 
 def test_a_draft_that_refuses_or_leaves_out_what_is_asked_is_none() -> None:
@@ -237,8 +241,8 @@ def test_in_english_other_words_are_tried_where_states_tell_and_nothing_is_draft
     house, tea = (contexts([text])[0] for text in (TEXTS[0], TEXTS[2]))
     tea = replace(tea, chunk=replace(tea.chunk, document_id="e"))
     llm = ScriptedLLM(["It closes at six."])
-    others = {"When does the tea room close?": [house, tea]}
-    rag = probed(llm, [], (0.1, grade), [house], others)
+    hits_by_wording = {"When does the tea room close?": [house, tea]}
+    rag = probed(llm, [], (0.1, grade), [house], hits_by_wording)
     answer = run(rag, "Until what time can you get a cuppa?")
     assert answer.grounded == held
     assert [citation.marker for citation in answer.citations] == ([2] if held else [])
@@ -247,18 +251,18 @@ def test_in_english_other_words_are_tried_where_states_tell_and_nothing_is_draft
 
 def test_what_the_search_found_and_a_first_look_left_is_read_in_a_second() -> None:
     texts = ["Bees live here.", *TEXTS, "The tea room closes at six on weekdays."]
-    found = [
+    hits = [
         replace(hit, chunk=replace(hit.chunk, document_id=str(n)))
         for n, hit in enumerate(contexts(texts))
     ]
     llm = ScriptedLLM(["It closes at six."])
     # The other wording finds the last, which goes before the fourth; all five were known.
-    others = {"When does the tea room close?": [found[4], found[0]]}
-    rag = probed(llm, [], (0.1, 0.1, 0.1, 0.9, 0.1), found, others)
+    hits_by_wording = {"When does the tea room close?": [hits[4], hits[0]]}
+    rag = probed(llm, [], (0.1, 0.1, 0.1, 0.9, 0.1), hits, hits_by_wording)
     answer = run(replace(rag, tools=replace(rag.tools, k=5)), "Until when can you get a cuppa?")
     assert [citation.marker for citation in answer.citations] == [5]
-    read = [step.values["passage"] for step in answer.trace if step.kind == "relevance"]
-    assert read == [1, 2, 3, 5, 4]
+    numbers = [step.values["passage"] for step in answer.trace if step.kind == "relevance"]
+    assert numbers == [1, 2, 3, 5, 4]
     assert len(answer.contexts) == 5
 
 
@@ -291,23 +295,23 @@ def test_a_question_that_names_a_year_is_told_nothing_of_another() -> None:
         replace(hit, source=f"leave-{year}.txt")
         for hit, year in zip(contexts(texts), (2024, 2026), strict=True)
     ]
-    for question, others in (("In 2024, how many", 0), ("How many", 1)):
+    for question, count in (("In 2024, how many", 0), ("How many", 1)):
         llm = ScriptedLLM(["5 days can be carried over [1]."], [{"Yes": 9, "No": 1}])
         rag = pipeline(llm, found=rules, k=2)
         tools = replace(rag.tools, card_of=lambda hit: Card("", hit.source))
         rag = replace(rag, tools=tools)
         answer = run(rag, f"{question} days of leave can be carried over?")
-        told = [statement for statement in answer.statements if statement.kind == "otherwise"]
-        assert len(told) == others
+        notices = [statement for statement in answer.statements if statement.kind == "otherwise"]
+        assert len(notices) == count
 
 
 def test_a_passage_that_does_not_mention_what_is_asked_does_not_hold_it() -> None:
     question = "What was opened in 1908?"
     grades = [{"Yes": 7, "No": 3}, {"Yes": 3, "No": 7}, {"Yes": 1, "No": 9}, {"Yes": 3, "No": 7}]
-    for unmentioned, held in ((), True), (("1908",), False):
+    for unmentioned, grounded in ((), True), (("1908",), False):
         llm = ScriptedLLM(["The glass house was opened."], grades, unmentioned=unmentioned)
         answer = run(pipeline(llm, min_answerable=0.6), question)
-        assert answer.grounded == held
+        assert answer.grounded == grounded
         assert answer.trace[1].values["lacks"] == ("1908",)
 
 
@@ -321,9 +325,9 @@ def test_own_words_are_what_the_model_reads() -> None:
         replies = [] if scorer else ["Yes"]
         llm = ScriptedLLM([*replies, "A glass house stands [1]."], [{"Yes": 1}])
         run(pipeline(llm, scorer=scorer, wording=Wording(own)), "When was the glass house opened?")
-        written = llm.history[-1][0]
-        assert written[0].content == "You are a gardener."
-        assert f"\n\n{task}" in written[1].content
+        messages = llm.history[-1][0]
+        assert messages[0].content == "You are a gardener."
+        assert f"\n\n{task}" in messages[1].content
 
 
 def test_prompt_language_follows_the_question() -> None:
@@ -418,27 +422,27 @@ def test_figures_that_differ_are_both_told() -> None:
     llm = ScriptedLLM(["The deposit for a locker is 20 euros [1]."], [{"Yes": 1}])
     answer = run(pipeline(llm, texts=DEPOSITS), "How much is the deposit for a locker ?")
     assert answer.text.endswith("“The deposit for a locker is 35 euros today.” [2]")
-    assert [each.marker for each in answer.citations] == [1, 2]
-    assert [each.rating for each in answer.support] == ["fully supported"] * 2
+    assert [citation.marker for citation in answer.citations] == [1, 2]
+    assert [sentence.rating for sentence in answer.support] == ["fully supported"] * 2
     assert "disagreement" in [step.kind for step in answer.trace]
 
 
 def test_an_invented_figure_is_marked_and_the_sentence_of_the_document_told() -> None:
     llm = ScriptedLLM(["The glass house was opened in 1912 [1]."], [{"Yes": 1}])
     answer = run(pipeline(llm), "When was the glass house opened?")
-    assert [each.rating for each in answer.support] == ["no support", "fully supported"]
+    assert [sentence.rating for sentence in answer.support] == ["no support", "fully supported"]
     assert not answer.grounded
-    written, quoted = answer.statements
+    statement, quoted = answer.statements
     assert (quoted.kind, quoted.part) == ("quotation", TEXTS[0])
-    assert answer.text == f"{written.written}{quoted.written}"
+    assert answer.text == f"{statement.written}{quoted.written}"
     assert answer.text.endswith("The document says: “The glass house was opened in 1907.” [1]")
-    assert [each.marker for each in answer.citations] == [1]
+    assert [citation.marker for citation in answer.citations] == [1]
 
 
 def test_a_sentence_that_the_answer_has_already_is_not_told_again() -> None:
     llm = ScriptedLLM(["Large."], [{"Yes": 1}, {"No support": 1}])
     answer = run(pipeline(llm, texts=["Large."]), "How large is the house?")
-    assert [each.rating for each in answer.support] == ["no support"]
+    assert [sentence.rating for sentence in answer.support] == ["no support"]
     assert not answer.grounded
 
 
@@ -452,12 +456,12 @@ def test_an_invented_figure_is_taken_out_and_the_text_comes_once_it_is_checked()
     answer = pieces[-1]
     assert isinstance(answer, Answer)
     assert answer.text == "The glass house was opened in 1907 [1]. It is large."
-    told = [answer.text[each.start : each.end].strip() for each in answer.support]
-    assert told == ["The glass house was opened in 1907 [1].", "It is large."]
+    sentences = [answer.text[sentence.start : sentence.end].strip() for sentence in answer.support]
+    assert sentences == ["The glass house was opened in 1907 [1].", "It is large."]
     # The passage was read for the answer already, and stands before the question about it.
-    written, graded = llm.history[0][0], llm.scored[-1][0]
-    assert written[0] == graded[0]
-    assert "Answer: It is large." in graded[1].content
+    writing_prompt, grading_prompt = llm.history[0][0], llm.scored[-1][0]
+    assert writing_prompt[0] == grading_prompt[0]
+    assert "Answer: It is large." in grading_prompt[1].content
 
 
 def test_figures_that_differ_are_told_to_the_model_that_reads_all_passages() -> None:
@@ -482,16 +486,16 @@ def test_a_server_without_logits_is_not_asked() -> None:
     reply = "The glass house was opened in 1907 [1]. It is large."
     llm = ScriptedLLM(['{"answer": "Yes"}', reply])
     answer = run(pipeline(llm, scorer=False), "When was the glass house opened?")
-    assert [each.rating for each in answer.support] == ["fully supported"]
-    told = {"checked": 1, "unchecked": 1, "asked": 0, "unsupported": 0}
-    assert answer.trace[-1].values == told
+    assert [sentence.rating for sentence in answer.support] == ["fully supported"]
+    counts = {"checked": 1, "unchecked": 1, "asked": 0, "unsupported": 0}
+    assert answer.trace[-1].values == counts
     assert llm.scored == []
 
 
 def test_a_short_answer_over_a_short_document_is_checked() -> None:
     llm = ScriptedLLM(["Large [1]."], [{"Yes": 1}, {"No support": 1}])
     answer = run(pipeline(llm, texts=["It is large, and it is old."]), "How large is the house?")
-    assert [each.rating for each in answer.support] == ["no support", "fully supported"]
+    assert [sentence.rating for sentence in answer.support] == ["no support", "fully supported"]
     assert not answer.grounded
     assert answer.text.endswith("The document says: “It is large, and it is old.” [1]")
 
@@ -538,18 +542,18 @@ def test_the_guess_of_a_probed_model_gives_way_to_sentences(reply: str, shown: s
 
 def test_where_the_search_ranks_nothing_all_passages_are_read() -> None:
     grades = [{"Yes": 97, "No": 3}, {"Yes": 99, "No": 1}, {"Yes": 1, "No": 9}]
-    for score, read in ((1.0, 3), (0.9, 1)):
-        found = [replace(each, score=score**each.chunk.id) for each in contexts(TEXTS)]
+    for score, count in ((1.0, 3), (0.9, 1)):
+        hits = [replace(context, score=score**context.chunk.id) for context in contexts(TEXTS)]
         llm = ScriptedLLM(["The glass house was opened in 1907."], list(grades))
-        run(pipeline(llm, found=found), "When was the glass house opened?")
-        assert len(llm.scored) == read
+        run(pipeline(llm, found=hits), "When was the glass house opened?")
+        assert len(llm.scored) == count
 
 
 def test_what_is_enough_to_stop_is_enough_to_answer_from() -> None:
     grades = [{"Yes": 85, "No": 15}, {"Yes": 4, "No": 6}, {"Yes": 95, "No": 5}]
     llm = ScriptedLLM(["The tea room closes at six."], grades)
     answer = run(pipeline(llm, min_answerable=0.9), "When does the tea room close?")
-    assert [one.marker for one in answer.citations] == [3]
+    assert [citation.marker for citation in answer.citations] == [3]
 
 
 def test_in_own_words_a_passage_that_is_read_alone_keeps_its_number() -> None:
@@ -605,9 +609,11 @@ def test_parts_that_the_model_proposes_are_judged_for_themselves() -> None:
         "The documents do not say: Who designed the pharmacy?"
     )
     assert [part.question for part in answer.not_found] == ["Who designed the pharmacy?"]
-    told = [dict(step.values) for step in answer.trace if step.kind == "parts"]
-    assert told[0] == {"parts": ("When was the glass house opened?", "Who designed the pharmacy?")}
-    assert told[1] == {"missing": ("Who designed the pharmacy?",)}
+    values = [dict(step.values) for step in answer.trace if step.kind == "parts"]
+    assert values[0] == {
+        "parts": ("When was the glass house opened?", "Who designed the pharmacy?")
+    }
+    assert values[1] == {"missing": ("Who designed the pharmacy?",)}
     assert not llm.scores
 
 

@@ -69,33 +69,33 @@ def test_a_verdict_stays_where_no_sentence_is_known() -> None:
     ],
 )
 def test_no_more_is_waited_for_than_needed(written: list[str], guesses: bool, read: int) -> None:
-    given: list[str] = []
+    parts: list[str] = []
 
     def pieces() -> Iterator[str]:
         for piece in written:
-            given.append(piece)
+            parts.append(piece)
             yield piece
 
     next(without_guess(pieces(), lambda: STAFF, ECHO if guesses else None))
-    assert len(given) == read
+    assert len(parts) == read
 
 
 def test_the_model_is_stopped_where_its_answer_gives_way() -> None:
-    stopped: list[bool] = []
+    stops: list[bool] = []
 
     def pieces() -> Iterator[str]:
         try:
             yield from ["Yes, ", "they ", "can."]
         finally:
-            stopped.append(True)
+            stops.append(True)
 
     def sentences() -> str:
         return STAFF
 
-    written = pieces()
-    stream = without_guess(written, sentences, ECHO)
+    stream_of_pieces = pieces()
+    stream = without_guess(stream_of_pieces, sentences, ECHO)
     assert next(stream) == STAFF
-    assert stopped == [True]
+    assert stops == [True]
 
 
 @pytest.mark.parametrize("step", [1, 3, 500])
@@ -126,13 +126,13 @@ def test_what_the_question_says_already_is_no_answer(
 
 
 def test_an_echo_is_waited_for_until_it_says_more() -> None:
-    given: list[str] = []
+    parts: list[str] = []
 
     def pieces() -> Iterator[str]:
         for piece in ("The ", "hospital ", "put ", "in ", "seven ", "of ", "them."):
-            given.append(piece)
+            parts.append(piece)
             yield piece
 
     echo = Echo("How many stitches did the hospital put in?", TERMS)
     next(without_guess(pieces(), lambda: STAFF, echo))
-    assert given[-1] == "seven "
+    assert parts[-1] == "seven "

@@ -19,9 +19,9 @@ def passage(document: str, text: str) -> ScoredChunk:
 
 
 def order(question: str, passages: list[ScoredChunk], cards: dict[str, Card]) -> str:
-    asked = Asked(question, TOKENIZER)
-    found = newest_first(passages, asked, lambda hit: cards[hit.chunk.document_id])
-    return "".join(hit.chunk.document_id for hit in found)
+    query = Asked(question, TOKENIZER)
+    hits = newest_first(passages, query, lambda hit: cards[hit.chunk.document_id])
+    return "".join(hit.chunk.document_id for hit in hits)
 
 
 VERSIONS = [
@@ -59,8 +59,8 @@ def test_near_twins_are_told_apart_by_what_is_asked() -> None:
 
 
 def test_sections_of_one_document_keep_their_order() -> None:
-    same = [passage("1", RULE.format("once")), passage("1", RULE.format("twice"))]
-    assert order("How often is the fridge read?", same, CARDS) == "11"
+    passages = [passage("1", RULE.format("once")), passage("1", RULE.format("twice"))]
+    assert order("How often is the fridge read?", passages, CARDS) == "11"
 
 
 def held_by(document: str, title: str, source: str) -> ScoredChunk:

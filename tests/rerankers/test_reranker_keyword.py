@@ -56,5 +56,8 @@ def test_chinese_scores_by_hand() -> None:
 
 
 def test_keywords_lift_a_passage_above_a_more_similar_one() -> None:
-    given = [passage(1, "小猫在屋顶上晒太阳。", 0.9), passage(2, "反向传播算法训练多层网络。", 0.6)]
-    assert ids(KeywordReranker().rerank("反向传播算法是什么？", given, 2)) == [2, 1]
+    passages = [
+        passage(1, "小猫在屋顶上晒太阳。", 0.9),
+        passage(2, "反向传播算法训练多层网络。", 0.6),
+    ]
+    assert ids(KeywordReranker().rerank("反向传播算法是什么？", passages, 2)) == [2, 1]

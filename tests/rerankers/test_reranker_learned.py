@@ -24,9 +24,9 @@ def figures(question: str, *chunks: ScoredChunk) -> list[dict[str, float]]:
 
 
 def test_figures_by_hand() -> None:
-    found = replace(TITLED, ranks=(LegRank("dense", 1, 0.6), LegRank("keyword", 2, 7.0)))
+    hit = replace(TITLED, ranks=(LegRank("dense", 1, 0.6), LegRank("keyword", 2, 7.0)))
     other = replace(SCATTERED, ranks=(LegRank("dense", 2, 0.2),))
-    titled, scattered = figures(QUESTION, found, other)
+    titled, scattered = figures(QUESTION, hit, other)
     assert titled["search"] == pytest.approx(math.log(0.5 + 0.01))
     assert scattered["search"] == pytest.approx(math.log(1 + 0.01))
     assert (titled["dense"], scattered["dense"]) == (1.0, 0.0)
@@ -62,21 +62,21 @@ def test_a_passage_opens_with_the_last_of_its_headings() -> None:
 
 
 def test_the_passage_with_the_whole_name_comes_first_with_the_greater_chance() -> None:
-    ranked = LearnedReranker(Tokenizer()).rerank(QUESTION, [SCATTERED, TITLED], 2)
-    assert ids(ranked) == [1, 2]
-    assert sum(each.score for each in ranked) == pytest.approx(1)
-    assert ranked[0].score > 0.5
+    ranking = LearnedReranker(Tokenizer()).rerank(QUESTION, [SCATTERED, TITLED], 2)
+    assert ids(ranking) == [1, 2]
+    assert sum(hit.score for hit in ranking) == pytest.approx(1)
+    assert ranking[0].score > 0.5
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_passages_in_another_language_keep_their_places(place: int) -> None:
-    given = [SCATTERED, TITLED]
-    given.insert(place, ENGLISH)
-    ranked = LearnedReranker(Tokenizer()).rerank(QUESTION, given, 3)
+    candidates = [SCATTERED, TITLED]
+    candidates.insert(place, ENGLISH)
+    ranking = LearnedReranker(Tokenizer()).rerank(QUESTION, candidates, 3)
     expected = [1, 2]
     expected.insert(place, 3)
-    assert ids(ranked) == expected
-    scores = [each.score for each in ranked]
+    assert ids(ranking) == expected
+    scores = [hit.score for hit in ranking]
     assert sorted(scores, reverse=True) == scores
     assert len(set(scores)) == 3
 
@@ -84,12 +84,12 @@ def test_passages_in_another_language_keep_their_places(place: int) -> None:
 def test_the_order_stays_where_question_or_passages_are_not_chinese() -> None:
     notes: list[Note] = []
     reranker = LearnedReranker(Tokenizer())
-    given = [SCATTERED, TITLED]
-    assert reranker.rerank("When was the bridge opened?", given, 2, notes.append) == given
+    candidates = [SCATTERED, TITLED]
+    assert reranker.rerank("When was the bridge opened?", candidates, 2, notes.append) == candidates
     assert reranker.rerank(QUESTION, [ENGLISH], 1, notes.append) == [ENGLISH]
     values = {"reranker": "learned", "language": "en"}
     assert [(note.kind, note.values) for note in notes] == [("language not served", values)] * 2
-    reranker.rerank(QUESTION, given, 2, notes.append)
+    reranker.rerank(QUESTION, candidates, 2, notes.append)
     assert len(notes) == 2
 
 
@@ -97,7 +97,7 @@ def test_odd_chinese_texts_are_no_trouble() -> None:
     odd = [passage(1, "，。"), passage(2, "什么\ud800是\x00？"), passage(3, "词" * 20_000, 0.0)]
     reranker = LearnedReranker(Tokenizer())
     for question in ("是什么？", "词" * 20_000, "多少？谁？"):
-        ranked = reranker.rerank(question, odd, 3)
-        assert sorted(ids(ranked)) == [1, 2, 3]
-        assert all(math.isfinite(each.score) for each in ranked)
+        ranking = reranker.rerank(question, odd, 3)
+        assert sorted(ids(ranking)) == [1, 2, 3]
+        assert all(math.isfinite(hit.score) for hit in ranking)
     assert reranker.rerank(QUESTION, (), 3) == []

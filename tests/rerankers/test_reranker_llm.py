@@ -15,10 +15,10 @@ QUESTION = "Who presented the perceptron?"
 
 def test_the_grade_is_ten_times_the_probability_of_yes() -> None:
     model = ScriptedLLM(scores=[{"Yes": 1, "No": 3}, {"Yes": 9, "No": 1}, {"Yes": 1, "No": 1}])
-    ranked = LLMReranker(model, LogitChooser(model)).rerank(QUESTION, ENGLISH[:3], 2)
+    ranking = LLMReranker(model, LogitChooser(model)).rerank(QUESTION, ENGLISH[:3], 2)
     # Scores of the search: 0.9, 0.6, 0.3. A third of the grade is the share of the best of these.
-    assert ids(ranked) == [2, 1]
-    assert [chunk.score for chunk in ranked] == pytest.approx(
+    assert ids(ranking) == [2, 1]
+    assert [chunk.score for chunk in ranking] == pytest.approx(
         [(2 * 9.0 + 10 * 0.6 / 0.9) / 3, (2 * 2.5 + 10) / 3]
     )
     assert not model.history, "no text was written"
@@ -27,8 +27,8 @@ def test_the_grade_is_ten_times_the_probability_of_yes() -> None:
 def test_the_expected_grade_is_the_mean_over_the_allowed_answers() -> None:
     model = ScriptedLLM(scores=[{"0": 0.25, "10": 0.5, "6": 0.25}])
     reranker = LLMReranker(model, LogitChooser(model), grading="expected")
-    graded = reranker.rerank(QUESTION, [passage(1, "a", 0.0)], 1)
-    assert graded[0].score == pytest.approx(6.5 * 2 / 3)
+    ranking = reranker.rerank(QUESTION, [passage(1, "a", 0.0)], 1)
+    assert ranking[0].score == pytest.approx(6.5 * 2 / 3)
     assert model.scored[0][1] == GRADES
 
 
@@ -51,10 +51,10 @@ def test_the_passage_comes_first_and_its_prefix_is_the_same_for_every_question(
 
 def test_without_logits_the_model_writes_a_grade_held_to_a_schema() -> None:
     model = ScriptedLLM(['{"answer": "3"}', "8", "Relevance: 10/10."])
-    given = [passage(number, "text", 0.7) for number in (1, 2, 3)]
-    ranked = LLMReranker(model, WrittenChooser(model)).rerank(QUESTION, given, 3)
-    assert ids(ranked) == [3, 2, 1]
-    assert [chunk.score for chunk in ranked] == pytest.approx([30 / 3, 26 / 3, 16 / 3])
+    candidates = [passage(number, "text", 0.7) for number in (1, 2, 3)]
+    ranking = LLMReranker(model, WrittenChooser(model)).rerank(QUESTION, candidates, 3)
+    assert ids(ranking) == [3, 2, 1]
+    assert [chunk.score for chunk in ranking] == pytest.approx([30 / 3, 26 / 3, 16 / 3])
     schema = model.history[0][1].schema
     assert schema is not None
     assert schema["required"] == ["answer"]
@@ -62,16 +62,18 @@ def test_without_logits_the_model_writes_a_grade_held_to_a_schema() -> None:
 
 
 def test_without_a_grade_similarity_counts_and_that_is_said() -> None:
-    said: list[Note] = []
-    unread = [["I cannot say."] * ATTEMPTS, ["7"], ["I would rate it 47."] * ATTEMPTS]
-    model = ScriptedLLM([reply for replies in unread for reply in replies])
-    given = [passage(1, "a", 0.9), passage(2, "b", 0.1), passage(3, "c", 1.7)]
-    ranked = LLMReranker(model, WrittenChooser(model)).rerank(QUESTION, given, 3, said.append)
-    assert ids(ranked) == [3, 1, 2]
-    assert [chunk.score for chunk in ranked] == pytest.approx(
+    notes: list[Note] = []
+    replies_by_passage = [["I cannot say."] * ATTEMPTS, ["7"], ["I would rate it 47."] * ATTEMPTS]
+    model = ScriptedLLM([reply for replies in replies_by_passage for reply in replies])
+    candidates = [passage(1, "a", 0.9), passage(2, "b", 0.1), passage(3, "c", 1.7)]
+    ranking = LLMReranker(model, WrittenChooser(model)).rerank(
+        QUESTION, candidates, 3, notes.append
+    )
+    assert ids(ranking) == [3, 1, 2]
+    assert [chunk.score for chunk in ranking] == pytest.approx(
         [10.0, (2 * 9.0 + 9 / 1.7) / 3, (2 * 7.0 + 1 / 1.7) / 3]
     )
-    assert said == [Note("grades unread", {"unread": 2, "total": 3})]
+    assert notes == [Note("grades unread", {"unread": 2, "total": 3})]
 
 
 @pytest.mark.parametrize(

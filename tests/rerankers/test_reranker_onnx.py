@@ -35,8 +35,8 @@ def test_the_pair_of_the_model_card(model: OnnxCrossEncoder) -> None:
 
 @pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
 def test_neighbours_and_their_number_change_nothing(model: OnnxCrossEncoder) -> None:
-    others = ["word " * length for length in range(1, 30)]
-    together = model.scores(BERLIN, [*others, *CARD])
+    neighbours = ["word " * length for length in range(1, 30)]
+    together = model.scores(BERLIN, [*neighbours, *CARD])
     assert together[-2:].tolist() == model.scores(BERLIN, CARD).tolist()
 
 
@@ -63,13 +63,13 @@ def test_an_answer_deep_in_a_long_passage_counts_as_if_it_stood_alone(
 @pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")
 def test_the_heading_is_read_with_the_passage(model: OnnxCrossEncoder) -> None:
     under, bare = model.scores(BERLIN, ["Berlin\nIt has 3.5 million.", "It has 3.5 million."])
-    ranked = model.rerank(
+    ranking = model.rerank(
         BERLIN,
         [passage(1, "It has 3.5 million."), passage(2, "It has 3.5 million.", 0, "Berlin")],
         2,
     )
-    assert [chunk.chunk.id for chunk in ranked] == [2, 1]
-    assert [chunk.score for chunk in ranked] == pytest.approx([under, bare])
+    assert [chunk.chunk.id for chunk in ranking] == [2, 1]
+    assert [chunk.score for chunk in ranking] == pytest.approx([under, bare])
 
 
 @pytest.mark.models("ms-marco-minilm-l12-v2-int8", "bge-small-en-v1.5-int8")

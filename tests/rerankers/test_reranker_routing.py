@@ -40,60 +40,60 @@ def never() -> Logits:
 def run(
     models: list[Route], question: str, chunks: Sequence[ScoredChunk]
 ) -> tuple[list[int], list[str]]:
-    said: list[Note] = []
-    ranked = LanguageRouter(models).rerank(question, chunks, 10, said.append)
-    return ids(ranked), [note_text(note, "en") for note in said]
+    notes: list[Note] = []
+    ranking = LanguageRouter(models).rerank(question, chunks, 10, notes.append)
+    return ids(ranking), [note_text(note, "en") for note in notes]
 
 
 def test_a_model_of_another_language_is_not_loaded_and_the_person_is_told() -> None:
     models = [Route("english-only", frozenset({"en"}), never)]
-    order, said = run(models, "谁提出了感知机？", CHINESE)
+    order, notes = run(models, "谁提出了感知机？", CHINESE)
     assert order == [11, 12]
-    assert said == [
+    assert notes == [
         "The reranker english-only does not serve Chinese; the order of the search is kept."
     ]
 
 
 def test_passages_that_it_cannot_read_are_named_too() -> None:
     models = [Route("english-only", frozenset({"en"}), never)]
-    order, said = run(models, "Who presented the perceptron?", CHINESE)
+    order, notes = run(models, "Who presented the perceptron?", CHINESE)
     assert order == [11, 12]
-    assert "does not serve Chinese" in said[0]
+    assert "does not serve Chinese" in notes[0]
 
 
 def test_the_first_model_that_serves_is_taken() -> None:
-    both = Logits({11: -3.0, 12: 2.0})
-    models = [Route("english-only", frozenset({"en"}), never), candidate(both, "zh", "en")]
-    order, said = run(models, "茶树长在哪里？", CHINESE)
+    model = Logits({11: -3.0, 12: 2.0})
+    models = [Route("english-only", frozenset({"en"}), never), candidate(model, "zh", "en")]
+    order, notes = run(models, "茶树长在哪里？", CHINESE)
     assert order == [12, 11]
-    assert said == []
+    assert notes == []
 
 
 def test_a_model_that_nobody_described_is_taken_at_its_word() -> None:
-    order, said = run([candidate(Logits({11: 0.0, 12: 9.0}))], "茶树长在哪里？", CHINESE)
+    order, notes = run([candidate(Logits({11: 0.0, 12: 9.0}))], "茶树长在哪里？", CHINESE)
     assert order == [12, 11]
-    assert said == []
+    assert notes == []
 
 
 def test_passages_in_another_language_stand_between_relevant_and_irrelevant_ones() -> None:
     english = Logits({1: -8.0, 2: 7.5, 3: -9.0, 4: 7.5})
-    given = [CHINESE[0], ENGLISH[0], ENGLISH[1], CHINESE[1], ENGLISH[2], ENGLISH[3]]
-    order, said = run([candidate(english, "en")], "Who presented the perceptron?", given)
+    candidates = [CHINESE[0], ENGLISH[0], ENGLISH[1], CHINESE[1], ENGLISH[2], ENGLISH[3]]
+    order, notes = run([candidate(english, "en")], "Who presented the perceptron?", candidates)
     assert english.read == [1, 2, 3, 4]
     assert order == [2, 4, 11, 12, 1, 3]
-    assert said == []
+    assert notes == []
 
 
 def test_what_the_search_thought_counts_as_six_logits_at_most() -> None:
     model = candidate(Logits({1: 1.0, 2: 2.0}))
-    given = [passage(1, "tea", 0.8), passage(2, "coffee", 0.2)]
-    ranked = LanguageRouter([model]).rerank("Tea?", given, 2)
+    candidates = [passage(1, "tea", 0.8), passage(2, "coffee", 0.2)]
+    ranking = LanguageRouter([model]).rerank("Tea?", candidates, 2)
     # 1.0 + 6 x 0.8 / 0.8 and 2.0 + 6 x 0.2 / 0.8
-    assert ids(ranked) == [1, 2]
-    assert [chunk.score for chunk in ranked] == pytest.approx([7.0, 3.5])
+    assert ids(ranking) == [1, 2]
+    assert [chunk.score for chunk in ranking] == pytest.approx([7.0, 3.5])
     without = [passage(1, "tea", 0.0), passage(2, "coffee", -1.0)]
-    ranked = LanguageRouter([model]).rerank("Tea?", without, 2)
-    assert [(chunk.chunk.id, chunk.score) for chunk in ranked] == [(2, 2.0), (1, 1.0)]
+    ranking = LanguageRouter([model]).rerank("Tea?", without, 2)
+    assert [(chunk.chunk.id, chunk.score) for chunk in ranking] == [(2, 2.0), (1, 1.0)]
 
 
 def test_a_model_is_loaded_once() -> None:
@@ -122,8 +122,8 @@ def test_the_trace_has_a_note_every_time() -> None:
 
 def test_only_the_candidates_are_read_but_never_fewer_than_k() -> None:
     model = Logits({chunk.chunk.id: 0.0 for chunk in ENGLISH})
-    read: Callable[[int, int], int] = lambda candidates, k: (  # noqa: E731
+    count: Callable[[int, int], int] = lambda candidates, k: (  # noqa: E731
         Reranking("x", model, candidates).apply("Who?", ENGLISH, k) and len(model.read)
     )
-    assert read(2, 1) == 2
-    assert read(2, 3) == 3
+    assert count(2, 1) == 2
+    assert count(2, 3) == 3

@@ -103,11 +103,11 @@ def test_the_pulled_cross_encoder_is_found_and_told_where_it_does_not_serve(
     folder = models_dir("ms-marco-minilm-l12-v2-int8").parent
     reranking = make(Settings(reranker=CrossEncoderReranking()), folder)
     assert reranking is not None
-    ranked, step = reranking.apply("Who presented the perceptron?", ENGLISH, 2)
-    assert (ids(ranked), step.notes) == ([2, 4], ())
+    ranking, step = reranking.apply("Who presented the perceptron?", ENGLISH, 2)
+    assert (ids(ranking), step.notes) == ([2, 4], ())
     chinese = [passage(1, "茶树长在山坡上。"), passage(2, "感知机由罗森布拉特提出。")]
-    ranked, step = reranking.apply("谁提出了感知机？", chinese, 2)
-    assert ids(ranked) == [1, 2]
+    ranking, step = reranking.apply("谁提出了感知机？", chinese, 2)
+    assert ids(ranking) == [1, 2]
     assert [note.kind for note in step.notes] == ["language not served"]
 
 
@@ -118,16 +118,16 @@ def test_a_folder_of_ones_own_is_opened_by_what_it_holds(tmp_path: Path) -> None
     settings = Settings(reranker=CrossEncoderReranking(model=str(tmp_path)))
     reranking = make(settings, tmp_path / "models")
     assert reranking is not None
-    ranked, step = reranking.apply("谁？", ENGLISH, 3)
-    assert len(ranked) == 3
+    ranking, step = reranking.apply("谁？", ENGLISH, 3)
+    assert len(ranking) == 3
     assert step.notes == (), "nobody said that it does not serve Chinese"
 
 
 def test_an_answer_is_written_from_the_reranked_passages_and_the_trace_says_so() -> None:
-    asked: list[int] = []
+    limits: list[int] = []
 
     def retrieve(question: str, k: int) -> list[ScoredChunk]:
-        asked.append(k)
+        limits.append(k)
         return list(ENGLISH)[:k]
 
     llm = ScriptedLLM(["Frank Rosenblatt presented the perceptron [1]."], [{"Yes": 1}])
@@ -144,7 +144,7 @@ def test_an_answer_is_written_from_the_reranked_passages_and_the_trace_says_so()
     rag = Pipeline(tools, Grader(LogitChooser(llm)), standard_rag(Bounds(0.8, 0.5)))
     *_, answer = rag.stream("Who presented the perceptron?")
     assert isinstance(answer, Answer)
-    assert asked == [3]
+    assert limits == [3]
     assert ids(list(answer.contexts)) == [2]
     assert [step.kind for step in answer.trace][:2] == ["retrieve", "rerank"]
     assert dict(answer.trace[1].values) == {"reranker": "keyword", "kept": 1, "read": 3}

@@ -74,17 +74,18 @@ def reranker(
 
 def test_the_result_is_a_subset_best_first_and_ties_go_by_id(reranker: Reranker) -> None:
     # Given best first, as a search gives them.
-    given = sorted(ENGLISH, key=lambda chunk: (-chunk.score, chunk.chunk.id))
-    every = reranker.rerank(QUESTION, given, 10)
-    assert sorted(ids(every)) == [1, 2, 3, 4]
-    assert [replace(chunk, score=0.0) for chunk in every] == [
-        replace(given[ids(given).index(chunk.chunk.id)], score=0.0) for chunk in every
+    candidates = sorted(ENGLISH, key=lambda chunk: (-chunk.score, chunk.chunk.id))
+    full_ranking = reranker.rerank(QUESTION, candidates, 10)
+    assert sorted(ids(full_ranking)) == [1, 2, 3, 4]
+    assert [replace(chunk, score=0.0) for chunk in full_ranking] == [
+        replace(candidates[ids(candidates).index(chunk.chunk.id)], score=0.0)
+        for chunk in full_ranking
     ], "only the score may differ"
-    order = [(-chunk.score, chunk.chunk.id) for chunk in every]
+    order = [(-chunk.score, chunk.chunk.id) for chunk in full_ranking]
     assert order == sorted(order)
-    twins = {chunk.chunk.id: chunk.score for chunk in every}
+    twins = {chunk.chunk.id: chunk.score for chunk in full_ranking}
     assert twins[2] == twins[4]
-    assert ids(every).index(2) < ids(every).index(4)
+    assert ids(full_ranking).index(2) < ids(full_ranking).index(4)
 
 
 def test_k_and_the_empty_list(reranker: Reranker) -> None:

@@ -13,7 +13,7 @@ def save_tiny_cross_encoder(folder: Path, *, labels: int = 1, window: int = 64) 
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     digits = [str(digit) for digit in range(10)]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "?", ".", "the", "word", "perceptron"]
-    vocabulary = words + letters + [f"##{one}" for one in letters + digits] + digits
+    vocabulary = words + letters + [f"##{character}" for character in letters + digits] + digits
     (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
     tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=window)
     torch.manual_seed(0)

@@ -65,9 +65,9 @@ def test_equal_scores_say_the_same_of_all() -> None:
 
 
 def test_hits_below_the_window_add_nothing() -> None:
-    found = surprisals(falling(300))
-    assert found[WINDOW] == 0
-    assert len(found) == 300
+    surprises = surprisals(falling(300))
+    assert surprises[WINDOW] == 0
+    assert len(surprises) == 300
 
 
 # Words
@@ -188,8 +188,8 @@ TEXTS = {
 }
 
 
-def texts(wanted: Sequence[int]) -> Mapping[int, str]:
-    return {number: TEXTS.get(number, "") for number in wanted}
+def texts(numbers: Sequence[int]) -> Mapping[int, str]:
+    return {number: TEXTS.get(number, "") for number in numbers}
 
 
 def test_a_passage_in_another_language_is_not_held_down_by_words() -> None:
@@ -197,40 +197,40 @@ def test_a_passage_in_another_language_is_not_held_down_by_words() -> None:
     background = falling(98, 0.05, first=100)
     keyword = [Hit(3, 40.0), *falling(99, 2.0, first=300)]
     question = "港务长的石板记什么？"
-    same = fuse(question, [[Hit(2, 0.6), *background], keyword])
+    ranking = fuse(question, [[Hit(2, 0.6), *background], keyword])
     other = fuse(question, [[Hit(1, 0.6), *background], keyword])
-    assert ids(same)[0] == ids(other)[0] == 3
+    assert ids(ranking)[0] == ids(other)[0] == 3
     in_same, in_other = (
         next(hit.score for hit in fused if hit.chunk_id == number)
-        for fused, number in ((same, 2), (other, 1))
+        for fused, number in ((ranking, 2), (other, 1))
     )
     assert in_other > 1.5 * in_same
 
 
 def test_no_language_is_told_in_vain() -> None:
-    asked: list[list[int]] = []
+    requests: list[list[int]] = []
 
-    def reading(wanted: Sequence[int]) -> Mapping[int, str]:
-        asked.append(list(wanted))
-        return texts(wanted)
+    def reading(numbers: Sequence[int]) -> Mapping[int, str]:
+        requests.append(list(numbers))
+        return texts(numbers)
 
     fuse = EvidenceFusion(Tokenizer(), Words(), reading)
     question = "港务长的石板记什么？"
     fuse(question, [[Hit(2, 0.6)], [Hit(3, 40.0)]])
-    assert asked == [[3, 2]]
-    asked.clear()
+    assert requests == [[3, 2]]
+    requests.clear()
     fuse(question, [[Hit(1, 0.6)], [Hit(3, 40.0)]])
-    assert asked == [[3, 1], [3]]
+    assert requests == [[3, 1], [3]]
 
 
 def test_a_model_that_was_not_made_for_the_language_hardly_votes() -> None:
     legs = [[Hit(2, 0.6), *falling(98, 0.05, first=100)], [Hit(3, 12.0), Hit(4, 9.0)]]
     question = "船长在哪里？"
-    told = EvidenceFusion(Tokenizer(), Words(), texts, served=("en",))
+    fusion = EvidenceFusion(Tokenizer(), Words(), texts, served=("en",))
     not_told = EvidenceFusion(Tokenizer(), Words(), texts)
-    assert ids(told(question, legs))[0] == 3
+    assert ids(fusion(question, legs))[0] == 3
     assert ids(not_told(question, legs))[0] == 2
-    assert ids(told("Where is the captain?", legs))[0] == 2
+    assert ids(fusion("Where is the captain?", legs))[0] == 2
 
 
 def test_a_passage_that_is_gone_is_no_evidence() -> None:

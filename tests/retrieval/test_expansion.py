@@ -21,8 +21,8 @@ QUESTION = "How long is the notice period?"
 class FixedRetriever:
     """Finds what a table says, and remembers what it was asked."""
 
-    def __init__(self, found: dict[str, list[int]]) -> None:
-        self.found = found
+    def __init__(self, ranking: dict[str, list[int]]) -> None:
+        self.found = ranking
         self.asked: list[tuple[str, int]] = []
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
@@ -39,12 +39,12 @@ def rewritten(*questions: str) -> str:
 
 
 def test_queries_are_fused_with_the_question_counted_twice() -> None:
-    found = {QUESTION: [1, 2, 3], "a?": [4, 2], "b?": [4, 5], "c?": [6]}
-    inner, steps = FixedRetriever(found), list[Step]()
+    rankings = {QUESTION: [1, 2, 3], "a?": [4, 2], "b?": [4, 5], "c?": [6]}
+    inner, steps = FixedRetriever(rankings), list[Step]()
     model = ScriptedLLM([rewritten("a?", "b?", "c?")], rewords=True)
     hits = MultiQueryRetriever(inner, model, steps.append).retrieve(QUESTION, 4)
     assert inner.asked == [(QUESTION, 12), ("a?", 12), ("b?", 12), ("c?", 12)]
-    runs = [[Hit(n, 1.0) for n in found[query]] for query, _ in inner.asked]
+    runs = [[Hit(n, 1.0) for n in rankings[query]] for query, _ in inner.asked]
     expected = reciprocal_rank_fusion(runs, k=60, weights=[2, 1, 1, 1])[:4]
     assert [hit.chunk_id for hit in hits] == [hit.chunk_id for hit in expected] == [2, 1, 4, 3]
     assert hits[0].ranks == (LegRank("dense", 2, 0.5), LegRank("rewriting 1", 2, 0.5))

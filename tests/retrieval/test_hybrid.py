@@ -59,12 +59,12 @@ def test_a_failing_leg_is_not_swallowed() -> None:
 
 
 def test_the_fusion_is_told_the_question_and_the_legs_in_their_order() -> None:
-    told: list[object] = []
+    arguments: list[object] = []
 
     def fuse(question: str, runs: Sequence[Sequence[Hit]]) -> list[Hit]:
-        told.extend([question, *runs])
+        arguments.extend([question, *runs])
         return list(runs[0])
 
     legs = {"dense": FixedLeg([Hit(1, 0.9)]), "keyword": FixedLeg([Hit(2, 7.0)])}
     HybridRetriever(legs, fuse).retrieve("why?", 3)
-    assert told == ["why?", [Hit(1, 0.9)], [Hit(2, 7.0)]]
+    assert arguments == ["why?", [Hit(1, 0.9)], [Hit(2, 7.0)]]

@@ -63,11 +63,11 @@ QUESTIONS = ("{term}是怎么回事？", "请问哪里提到了{term}？", "关�
 
 def terms() -> list[tuple[str, str]]:
     """(form in the passage, form in the question), each passage form once."""
-    listed = f"{NAMES} {PLACES_AND_THINGS} {NUMBERS} {CODES} {MIXED} {TRADITIONAL}"
+    names_and_words = f"{NAMES} {PLACES_AND_THINGS} {NUMBERS} {CODES} {MIXED} {TRADITIONAL}"
     pairs: dict[str, str] = {}
-    for word in listed.split():
-        written, _, asked = word.replace("_", " ").partition("=")
-        pairs.setdefault(written, asked or written)
+    for word in names_and_words.split():
+        headword, _, spelling = word.replace("_", " ").partition("=")
+        pairs.setdefault(headword, spelling or headword)
     return list(pairs.items())
 
 
@@ -78,8 +78,7 @@ TERMS = terms()
 def keyword() -> KeywordRetriever:
     tokenize, index = Tokenizer(), InvertedKeywords()
     passages = [
-        PASSAGES[number % len(PASSAGES)].format(term=written)
-        for number, (written, _) in enumerate(TERMS)
+        PASSAGES[number % len(PASSAGES)].format(term=term) for number, (term, _) in enumerate(TERMS)
     ]
     index.apply((), enumerate(map(tokenize, passages)), ("e", 1))
     return KeywordRetriever(tokenize, index)
@@ -91,8 +90,8 @@ def test_there_are_two_hundred() -> None:
 
 def test_the_seeded_passage_is_found(keyword: KeywordRetriever) -> None:
     faults = []
-    for number, (_, asked) in enumerate(TERMS):
-        question = QUESTIONS[number % len(QUESTIONS)].format(term=asked)
+    for number, (_, term) in enumerate(TERMS):
+        question = QUESTIONS[number % len(QUESTIONS)].format(term=term)
         hits = [hit.chunk_id for hit in keyword.retrieve(question, 3)]
         if number not in hits:
             faults.append(f"{question}: {[TERMS[hit][0] for hit in hits]}")

@@ -64,8 +64,8 @@ def index(texts: dict[int, str]) -> AllVectors:
 
 
 def search(question: str, texts: dict[int, str] = TEXTS, k: int = 10) -> list[Hit]:
-    found = SearchByLanguage(JOINED, index(texts), CountedTexts(texts))
-    return found.search(JOINED.embed_queries([question])[0], k)
+    searcher = SearchByLanguage(JOINED, index(texts), CountedTexts(texts))
+    return searcher.search(JOINED.embed_queries([question])[0], k)
 
 
 def found(hits: Sequence[Hit]) -> list[str]:
@@ -133,8 +133,8 @@ def test_an_english_question_finds_a_chinese_passage_among_english_ones(
 ) -> None:
     models_dir("bge-small-en-v1.5-int8")
     models = ModelStore(models_dir("use-multilingual-v3").parent)
-    both = EmbeddingSettings(model="use-multilingual-v3+bge-small-en-v1.5-int8")
-    embedder = factory.make_embedder(Settings(embedding=both), models)
+    embedding_settings = EmbeddingSettings(model="use-multilingual-v3+bge-small-en-v1.5-int8")
+    embedder = factory.make_embedder(Settings(embedding=embedding_settings), models)
     rules = ("Keep the {} dry.", "Ask the office for a {}.", "Who breaks a {} pays for it.")
     things = ("lamp", "key", "ladder", "drill", "carpet", "window", "bicycle", "radio")
     texts = [rule.format(thing) for rule in rules for thing in things]

@@ -78,7 +78,7 @@ def first(ids: Sequence[int], names: list[list[int]], within: Sequence[int] = ()
     search = DocumentsFirst(
         Search(ids),
         lambda _: [np.array(name, dtype=np.int64) for name in names],
-        lambda wanted: {number: chunk(number) for number in wanted},
+        lambda numbers: {number: chunk(number) for number in numbers},
         lambda documents: Search([n for n in within if str(n // 10) in documents]),
     )
     return [hit.chunk_id for hit in search.retrieve("?", 6)]
@@ -109,7 +109,7 @@ def test_within_a_document_its_name_says_nothing_more() -> None:
     search = DocumentsFirst(
         Search([10]),
         lambda _: [np.array([10], dtype=np.int64)],
-        lambda wanted: {number: chunk(number) for number in wanted},
+        lambda numbers: {number: chunk(number) for number in numbers},
         lambda _: Noting([11]),
         lambda question, first: question.replace("ottway", "").strip() if first == {10} else "",
     )

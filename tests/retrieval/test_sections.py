@@ -24,19 +24,21 @@ def hit(position: int, score: float = 1.0) -> ScoredChunk:
     return ScoredChunk(CHUNKS[position], score, "d.txt")
 
 
-def read(*hits: ScoredChunk, k: int = 5, outline: Outline = OUTLINE, **named: object) -> list[str]:
-    found = widened(
+def read(
+    *hits: ScoredChunk, k: int = 5, outline: Outline = OUTLINE, **options: object
+) -> list[str]:
+    passages = widened(
         hits,
         k,
         lambda _: outline,
         lambda _, first, last: CHUNKS[first : last + 1],
         lambda _, start, end: TEXT[start:end],
         limit=450,
-        **named,  # type: ignore[arg-type]
+        **options,  # type: ignore[arg-type]
     )
-    for section in found:
+    for section in passages:
         assert section.chunk.text == TEXT[section.chunk.start : section.chunk.end]
-    return [f"{s.chunk.start // 100}-{s.chunk.end // 100}" for s in found]
+    return [f"{s.chunk.start // 100}-{s.chunk.end // 100}" for s in passages]
 
 
 def test_sections_are_parted_at_headings_and_never_too_long() -> None:
@@ -52,7 +54,7 @@ def test_chinese_text_is_counted_as_the_model_reads_it() -> None:
 
 
 def test_a_hit_is_read_with_its_section_and_keeps_what_it_is() -> None:
-    (found,) = widened(
+    (section,) = widened(
         [hit(7, 0.5)],
         5,
         lambda _: OUTLINE,
@@ -60,9 +62,9 @@ def test_a_hit_is_read_with_its_section_and_keeps_what_it_is() -> None:
         lambda _, start, end: TEXT[start:end],
         limit=450,
     )
-    assert (found.chunk.id, found.score, found.chunk.position) == (107, 0.5, 7)
-    assert (found.chunk.first_page, found.chunk.last_page) == (7, 10)
-    assert found.chunk.heading == "3"
+    assert (section.chunk.id, section.score, section.chunk.position) == (107, 0.5, 7)
+    assert (section.chunk.first_page, section.chunk.last_page) == (7, 10)
+    assert section.chunk.heading == "3"
 
 
 def test_two_hits_of_a_section_are_read_once() -> None:
@@ -82,9 +84,9 @@ def test_a_hit_that_was_removed_meanwhile_stays_as_it_is() -> None:
 def test_columns_of_tables_stand_where_their_rows_do(
     position: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = replace(CHUNKS[7], columns=(Columns(0, 99, ("A",)),))
-    monkeypatch.setattr("test_sections.CHUNKS", [*CHUNKS[:7], named, *CHUNKS[8:]])
-    (found,) = widened(
+    column_chunk = replace(CHUNKS[7], columns=(Columns(0, 99, ("A",)),))
+    monkeypatch.setattr("test_sections.CHUNKS", [*CHUNKS[:7], column_chunk, *CHUNKS[8:]])
+    (section,) = widened(
         [hit(position)],
         5,
         lambda _: OUTLINE,
@@ -92,4 +94,4 @@ def test_columns_of_tables_stand_where_their_rows_do(
         lambda _, start, end: TEXT[start:end],
         limit=450,
     )
-    assert found.chunk.columns == (Columns(100, 199, ("A",)),)
+    assert section.chunk.columns == (Columns(100, 199, ("A",)),)

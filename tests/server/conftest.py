@@ -64,17 +64,17 @@ class Writing(ScriptedLLM):
 
     def for_call(self, stopped: threading.Event | None) -> Writing:
         """The same one, which ends once `stopped` is set."""
-        made = copy(self)
-        made.stopped = stopped
-        return made
+        clone = copy(self)
+        clone.stopped = stopped
+        return clone
 
     def score_choices(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> NDArray[np.float64]:
         weights = np.full(len(choices), 0.01)
-        asked = messages[-1].content
-        denies = self.denied and self.denied in asked and len(choices) == 2
-        denies = denies or (self.unsupported and self.unsupported in asked and len(choices) == 3)
+        prompt = messages[-1].content
+        denies = self.denied and self.denied in prompt and len(choices) == 2
+        denies = denies or (self.unsupported and self.unsupported in prompt and len(choices) == 3)
         weights[-1 if choices[0] == "1" or denies else 0] = 1.0
         return weights / weights.sum()
 
@@ -134,8 +134,8 @@ class Served:
 
     def client(self, **headers: str) -> httpx.Client:
         """A client that brings the token."""
-        known = {"authorization": f"Bearer {TOKEN}", **headers}
-        return httpx.Client(base_url=self.url, headers=known, timeout=60, trust_env=False)
+        fields = {"authorization": f"Bearer {TOKEN}", **headers}
+        return httpx.Client(base_url=self.url, headers=fields, timeout=60, trust_env=False)
 
 
 def _for_call(llm: Writing, stopped: threading.Event | None) -> factory.Model:
@@ -155,7 +155,7 @@ def running(libraries: Libraries, tell: Tell = lambda _: None) -> Iterator[int]:
 @contextmanager
 def serving(folder: Path, llm: Writing, tell: Tell = lambda _: None) -> Iterator[Served]:
     """A server of a library of two documents, with that model wherever one is asked for."""
-    made = factory.make_model
+    make_model = factory.make_model
     model = factory.Model(llm, llm, lambda: None, None, lambda stopped, _: _for_call(llm, stopped))
     factory.make_model = lambda *_: model
     try:
@@ -170,10 +170,10 @@ def serving(folder: Path, llm: Writing, tell: Tell = lambda _: None) -> Iterator
         with running(Libraries([folder], lambda _: engine), tell) as port:
             yield Served(port, engine, llm)
     finally:
-        factory.make_model = made
+        factory.make_model = make_model
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path / "garden", Writing()) as one:
-        yield one
+    with serving(tmp_path / "garden", Writing()) as server:
+        yield server

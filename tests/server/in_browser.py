@@ -34,8 +34,10 @@ def browser() -> Iterator[Browser]:
 
 def violations(page: Page) -> list[tuple[str, list[str]]]:
     """What axe-core finds wrong, and where."""
-    found = Axe().run(page).response["violations"]
-    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
+    results = Axe().run(page).response["violations"]
+    return [
+        (violation["id"], [node["html"] for node in violation["nodes"]]) for violation in results
+    ]
 
 
 @dataclass
@@ -52,8 +54,8 @@ class Opened:
         self.page.keyboard.press("Enter")
 
     def is_accessible(self) -> None:
-        found = violations(self.page)
-        assert not found, found
+        faults = violations(self.page)
+        assert not faults, faults
 
 
 Open = Callable[..., Opened]
@@ -72,16 +74,16 @@ def opened(browser: Browser, served: Served) -> Iterator[Open]:
         )
         context.set_default_timeout(60_000)
         contexts.append(context)
-        made = Opened(context.new_page(), served)
-        made.page.on("request", lambda request: made.requests.append(request.url))
-        made.page.on("pageerror", lambda error: made.wrong.append(str(error)))
-        made.page.on(
+        opening = Opened(context.new_page(), served)
+        opening.page.on("request", lambda request: opening.requests.append(request.url))
+        opening.page.on("pageerror", lambda error: opening.wrong.append(str(error)))
+        opening.page.on(
             "console",
-            lambda said: made.wrong.append(said.text) if said.type == "error" else None,
+            lambda message: opening.wrong.append(message.text) if message.type == "error" else None,
         )
-        made.page.goto(f"{served.url}/#token={TOKEN}")
-        expect(made.page.locator(".guard")).to_be_visible()
-        return made
+        opening.page.goto(f"{served.url}/#token={TOKEN}")
+        expect(opening.page.locator(".guard")).to_be_visible()
+        return opening
 
     yield open_page
     for context in contexts:

@@ -75,11 +75,11 @@ class Machine:
 
     def run(self, *arguments: str) -> str:
         """What a command prints."""
-        ended = subprocess.run(
+        result = subprocess.run(
             self.command(*arguments), env=self.environment(), capture_output=True, text=True
         )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     @contextmanager
     def serving(self, *options: str) -> Iterator[Serving]:
@@ -107,9 +107,9 @@ class Serving:
     port: int
 
     def client(self) -> httpx.Client:
-        known = {"authorization": f"Bearer {TOKEN}"}
+        fields = {"authorization": f"Bearer {TOKEN}"}
         url = f"http://127.0.0.1:{self.port}"
-        return httpx.Client(base_url=url, headers=known, timeout=120, trust_env=False)
+        return httpx.Client(base_url=url, headers=fields, timeout=120, trust_env=False)
 
     def wait_until_it_answers(self) -> None:
         before = time.monotonic() + 60

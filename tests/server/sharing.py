@@ -47,7 +47,7 @@ class Kept:
 
     def remove(self, name: str) -> None:
         del self.roles[name]
-        self.secrets = {key: one for key, one in self.secrets.items() if one != name}
+        self.secrets = {key: user for key, user in self.secrets.items() if user != name}
 
     def _answer(self, name: str | None) -> User | None:
         self.looked += 1
@@ -79,7 +79,7 @@ class Kept:
         self.log.append((user, library, what, words))
 
     def asked(self, library: str) -> Sequence[object]:
-        return [one for one in self.log if one[1] == library]
+        return [entry for entry in self.log if entry[1] == library]
 
 
 @dataclass
@@ -94,9 +94,9 @@ class Node:
 
     def client(self, token: str = "", **headers: str) -> httpx.Client:
         """A client of whoever has that token."""
-        given = {"authorization": f"Bearer {token}", **headers} if token else headers
+        fields = {"authorization": f"Bearer {token}", **headers} if token else headers
         return httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}", headers=given, timeout=60, trust_env=False
+            base_url=f"http://127.0.0.1:{self.port}", headers=fields, timeout=60, trust_env=False
         )
 
 
@@ -121,7 +121,7 @@ def shared(
     proxy: str = "",
 ) -> Iterator[Node]:
     """A server of these libraries, for these users."""
-    llm, made, settings = Writing(), factory.make_model, Settings()
+    llm, make_model, settings = Writing(), factory.make_model, Settings()
     factory.make_model = lambda *_: factory.Model(
         llm, llm, lambda: None, None, lambda stopped, _: _for_call(llm, stopped)
     )
@@ -144,7 +144,7 @@ def shared(
         with in_thread(make_app(libraries, access), listening):
             yield Node(port, access, users, llm, engines)
     finally:
-        factory.make_model = made
+        factory.make_model = make_model
 
 
 def _for_call(llm: Writing, stopped: object) -> factory.Model:

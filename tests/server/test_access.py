@@ -86,10 +86,10 @@ def test_what_is_not_there_is_refused_in_the_language_of_who_asks(
     served: Served, method: str, path: str, english: str, chinese: str
 ) -> None:
     with served.client() as client:
-        for language, said in (("en", english), ("zh-CN,en", chinese)):
-            refused = client.request(method, path, headers={"accept-language": language})
-            assert refused.status_code == (405 if method == "PUT" else 404)
-            assert refused.json()["error"]["message"] == said
+        for language, message in (("en", english), ("zh-CN,en", chinese)):
+            response = client.request(method, path, headers={"accept-language": language})
+            assert response.status_code == (405 if method == "PUT" else 404)
+            assert response.json()["error"]["message"] == message
 
 
 def test_two_hosts_or_none_are_refused(served: Served) -> None:

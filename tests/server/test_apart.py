@@ -29,63 +29,65 @@ MOST_QUERIES = SimpleNamespace(is_drawn=True)
 def test_pages_of_other_libraries_stay_where_something_is_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    drawn, ended = list[bool](), list[bool]()
+    drawings_made, closings = list[bool](), list[bool]()
     monkeypatch.setattr(pages, "view_span", lambda *_: MOST_QUERIES)
-    monkeypatch.setattr(pages, "with_image", lambda library, *_: drawn.append(True) or MOST_QUERIES)
-    monkeypatch.setattr(pages.ParsingProcess, "close", lambda _: ended.append(True))
-    one = cast(Any, SimpleNamespace(has_document=lambda _: True))
+    monkeypatch.setattr(
+        pages, "with_image", lambda library, *_: drawings_made.append(True) or MOST_QUERIES
+    )
+    monkeypatch.setattr(pages.ParsingProcess, "close", lambda _: closings.append(True))
+    shelf = cast(Any, SimpleNamespace(has_document=lambda _: True))
 
     async def look() -> list[int]:
-        held = Pages()
+        drawings = Pages()
         counts = list[int]()
         for forgotten in ("none", "two", "one"):
             if forgotten != "none":
-                held.forget(forgotten)
-            await held.view(one, View("one", "d", 0, 1))
-            counts.append(len(drawn))
+                drawings.forget(forgotten)
+            await drawings.view(shelf, View("one", "d", 0, 1))
+            counts.append(len(drawings_made))
         return counts
 
     assert anyio.run(look) == [1, 1, 2]
-    assert len(ended) == 1  # the process that had drawn it
+    assert len(closings) == 1  # the process that had drawn it
 
 
 def test_each_library_has_a_drawing_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a page of one library may do there cannot be done to the next one's."""
-    used, ended = list[tuple[str, object]](), list[object]()
+    uses, closings = list[tuple[str, object]](), list[object]()
     monkeypatch.setattr(pages, "view_span", lambda *_: MOST_QUERIES)
     monkeypatch.setattr(
-        pages, "with_image", lambda library, _, process, __: used.append((library.name, process))
+        pages, "with_image", lambda library, _, process, __: uses.append((library.name, process))
     )
-    monkeypatch.setattr(pages.ParsingProcess, "close", lambda process: ended.append(process))
+    monkeypatch.setattr(pages.ParsingProcess, "close", lambda process: closings.append(process))
     names = ["one", "two", "one", *(f"more {n}" for n in range(pages._MOST_PROCESSES)), "two"]
 
     async def look() -> None:
-        held = Pages()
+        drawings = Pages()
         for number, name in enumerate(names):
             library = cast(Any, SimpleNamespace(name=name, has_document=lambda _: True))
-            await held.view(library, View(name, f"d{number}", 0, 1))
+            await drawings.view(library, View(name, f"d{number}", 0, 1))
 
     anyio.run(look)
-    first, second, again = (process for _, process in used[:3])
+    first, second, again = (process for _, process in uses[:3])
     assert first is again
     assert first is not second
-    assert len({id(process) for _, process in used}) == len({*names}) + 1  # "two" began anew
-    assert ended[:2] == [second, first]  # those that were asked for longest ago
+    assert len({id(process) for _, process in uses}) == len({*names}) + 1  # "two" began anew
+    assert closings[:2] == [second, first]  # those that were asked for longest ago
 
 
 def test_results_go_with_what_was_removed_from_their_own_library() -> None:
     results = Results()
     before = Removals("epoch", 1, due=False)
-    one, two = (results.keep(name, name, before) for name in ("one", "two"))
+    key, foreign_key = (results.keep(name, name, before) for name in ("one", "two"))
     for _ in range(5):
         results.keep("more", "two", before)
-    assert results.get(one, str) == ("one", "one")
-    assert results.get(one, Report) is None
-    assert results.get(two, str) is None
+    assert results.get(key, str) == ("one", "one")
+    assert results.get(key, Report) is None
+    assert results.get(foreign_key, str) is None
     results.forget("two")
-    assert results.get(one, str)
+    assert results.get(key, str)
     results.forget("one")
-    assert results.get(one, str) is None
+    assert results.get(key, str) is None
 
 
 def test_what_was_begun_after_a_removal_stays_when_a_server_hears_of_it() -> None:
@@ -100,10 +102,10 @@ def test_what_was_begun_after_a_removal_stays_when_a_server_hears_of_it() -> Non
 
 def test_verdicts_paid_for_by_one_library_are_not_found_by_another(tmp_path: Path) -> None:
     with (
-        open_library(tmp_path / "one") as one,
-        open_library(tmp_path / "two") as two,
-        open_cache(None, one) as of_one,
-        open_cache(None, two) as of_two,
+        open_library(tmp_path / "one") as library,
+        open_library(tmp_path / "two") as other_library,
+        open_cache(None, library) as of_one,
+        open_cache(None, other_library) as of_two,
         open_cache(None) as nobodys,
     ):
         of_one.put("key", "value", 1.0)
@@ -117,10 +119,10 @@ def test_what_could_steer_a_model_is_kept_by_its_library(tmp_path: Path) -> None
     engines = []
     for name in ("one", "two"):
         engines.append(Engine(open_library(tmp_path / name), Settings(), embedder=EMBEDDER))
-    one, two = engines
-    assert one.may_steer(text)
-    assert cast(Any, one.may_steer).cache_info().currsize == 1
-    assert cast(Any, two.may_steer).cache_info().currsize == 0
+    first_engine, second_engine = engines
+    assert first_engine.may_steer(text)
+    assert cast(Any, first_engine.may_steer).cache_info().currsize == 1
+    assert cast(Any, second_engine.may_steer).cache_info().currsize == 0
     for engine in engines:
         engine.close()
 
@@ -141,8 +143,8 @@ def test_a_model_reads_for_each_library_what_another_one_had_it_read(
         Engine(open_library(tmp_path / name), settings, embedder=EMBEDDER)
         for name in ("one", "two")
     ]
-    assert [cached(one) for one in engines] == [0, 0]
-    assert all(cached(one) > 64 for one in engines)
+    assert [cached(opened_engine) for opened_engine in engines] == [0, 0]
+    assert all(cached(opened_engine) > 64 for opened_engine in engines)
     for engine in engines:
         engine.close()
     again = Engine(open_library(tmp_path / "one", create=False), settings, embedder=EMBEDDER)

@@ -24,7 +24,7 @@ def test_each_sentence_is_marked_and_a_click_opens_its_page(opened: Open) -> Non
     at.ask(QUESTION)
     sentences = at.page.locator(".answer .sentence")
     expect(sentences).to_have_count(3)
-    assert [one.get_attribute("title") for one in sentences.all()] == [
+    assert [sentence.get_attribute("title") for sentence in sentences.all()] == [
         "In the words of the quotation",
         "In the words of the quotation",
         "Supported, as the model judges",
@@ -44,15 +44,15 @@ def test_the_seconds_to_come_are_counted_down_while_it_reads(opened: Open) -> No
     engine._model = replace(engine.model, view=None, meter=ConstantMeter())
     at.served.llm.held = threading.Event()
     at.ask(QUESTION)
-    state, shown = (
+    state, pattern = (
         at.page.locator(".state.writing"),
         re.compile(r"kept, about (\d+) to \d+ s to come"),
     )
-    expect(state).to_contain_text(shown)
-    first = shown.search(state.inner_text())
+    expect(state).to_contain_text(pattern)
+    first = pattern.search(state.inner_text())
     assert first is not None
     expect(state).not_to_contain_text(first.group(0))
-    later = shown.search(state.inner_text())
+    later = pattern.search(state.inner_text())
     assert later is not None
     assert int(later.group(1)) < int(first.group(1))
     at.served.llm.held.set()
@@ -112,9 +112,9 @@ def test_what_leaves_the_machine_and_what_was_stopped_is_seen_on_every_tab(
     at = opened("zh-CN", "dark", 390)
     guard = at.page.locator(".guard")
     expect(guard).to_have_text("启动以来对外连接 0 次")
-    stopped = network.Attempt("evil.example", "somebody", "socket.connect", "")
-    attempts = (stopped,)
-    monkeypatch.setattr(network, "let_through", lambda: {stopped: 2, LOCAL: 5})
+    attempt = network.Attempt("evil.example", "somebody", "socket.connect", "")
+    attempts = (attempt,)
+    monkeypatch.setattr(network, "let_through", lambda: {attempt: 2, LOCAL: 5})
     for tab in ("文档", "检索"):
         at.page.get_by_role("button", name=tab, exact=True).first.click()
         expect(guard).to_be_visible()
@@ -148,7 +148,7 @@ def test_a_saved_page_opens_by_itself_and_runs_nothing(
     wrong: list[str] = []
     with browser.new_context(offline=True) as context:
         page = context.new_page()
-        page.on("console", lambda said: wrong.append(said.text))
+        page.on("console", lambda message: wrong.append(message.text))
         page.on("dialog", lambda dialog: wrong.append(dialog.message))
         page.goto(file.as_uri())
         expect(page.locator("html")).to_have_attribute("lang", locale.removesuffix("-US"))
@@ -242,20 +242,20 @@ def test_where_nothing_is_answered_the_closest_sentence_opens_and_a_wording_asks
     at = opened(locale)
     at.served.llm.pieces = (REFUSAL,)
     at.ask("When was the glass hause opened?")
-    found = at.page.locator(".not-found")
-    expect(found).to_contain_text(reason)
+    notice = at.page.locator(".not-found")
+    expect(notice).to_contain_text(reason)
     at.is_accessible()
-    found.locator(".source").click()
+    notice.locator(".source").click()
     expect(at.page.locator(".viewer mark")).to_have_text("The glass house was opened in 1907.")
     at.is_accessible()
     with at.page.expect_download() as saving:
         at.page.get_by_role("button", name="Markdown").click()
-    saved = tmp_path / "saved.md"
-    saving.value.save_as(saved)
-    assert "The glass house was opened in 1907." in saved.read_text("utf-8")
-    assert reason in saved.read_text("utf-8")
+    file = tmp_path / "saved.md"
+    saving.value.save_as(file)
+    assert "The glass house was opened in 1907." in file.read_text("utf-8")
+    assert reason in file.read_text("utf-8")
     at.served.llm.pieces = ("It was opened in 1907 [1].",)
-    found.get_by_role("button", name="When was the glass house opened?", exact=True).click()
+    notice.get_by_role("button", name="When was the glass house opened?", exact=True).click()
     expect(at.page.locator(".asked").nth(1)).to_have_text("When was the glass house opened?")
     expect(at.page.locator(".marker")).to_have_count(1)
     assert at.wrong == []
@@ -296,9 +296,9 @@ def test_an_answer_with_a_part_missing_is_one(
     expect(at.page.locator(".marker")).to_have_count(1)
     expect(at.page.locator(".not-found b")).to_have_text(label)
     assert at.page.locator(".turn").inner_text().count(lacks) == 1
-    found = at.page.locator("details").first
-    expect(found.locator("summary")).to_contain_text(legend)
-    assert found.get_attribute("open") is None
+    details = at.page.locator("details").first
+    expect(details.locator("summary")).to_contain_text(legend)
+    assert details.get_attribute("open") is None
     at.is_accessible()
 
 

@@ -28,10 +28,10 @@ def connected(served: Served) -> Iterator[socket.socket]:
 
 def said(raw: socket.socket) -> bytes:
     """All that comes until the server closes."""
-    got = b""
+    data = b""
     while piece := raw.recv(1 << 16):
-        got += piece
-    return got
+        data += piece
+    return data
 
 
 def answer(served: Served, text: str | bytes) -> tuple[int, bytes]:
@@ -39,8 +39,8 @@ def answer(served: Served, text: str | bytes) -> tuple[int, bytes]:
     data = text.encode("latin-1") if isinstance(text, str) else text
     with connected(served) as raw:
         raw.sendall(data.replace(b"@HOST@", f"127.0.0.1:{served.port}".encode()))
-        got = said(raw)
-    return int(got.split(None, 2)[1]), got
+        response = said(raw)
+    return int(response.split(None, 2)[1]), response
 
 
 CLOSE = "Connection: close\r\n"
@@ -95,14 +95,14 @@ CLOSE = "Connection: close\r\n"
 def test_odd_requests_are_refused_with_all_headers(
     served: Served, request_: str | bytes, status: int
 ) -> None:
-    found, got = answer(served, request_)
-    assert found == status
-    head = got.partition(b"\r\n\r\n")[0].lower()
+    code, response = answer(served, request_)
+    assert code == status
+    head = response.partition(b"\r\n\r\n")[0].lower()
     assert b"default-src 'none'" in head
     assert b"nosniff" in head
     assert b"access-control" not in head
     assert b"location:" not in head
-    assert TOKEN.encode() not in got
+    assert TOKEN.encode() not in response
 
 
 @pytest.mark.parametrize("head", ["", "Origin: http://evil.example\r\n"])
@@ -132,11 +132,11 @@ def test_who_is_refused_is_answered_before_the_body(served: Served, head: str) -
 )
 def test_nothing_beside_the_static_files_is_served(served: Served, path: str) -> None:
     raw = path.encode("utf-8", "replace")
-    status, got = answer(
+    status, response = answer(
         served, b"GET /static/" + raw + b" HTTP/1.1\r\nHost: @HOST@\r\nConnection: close\r\n\r\n"
     )
     assert status in (400, 404)
-    assert b"import " not in got
+    assert b"import " not in response
 
 
 @pytest.mark.parametrize(
@@ -146,15 +146,15 @@ def test_nothing_beside_the_static_files_is_served(served: Served, path: str) ->
 def test_nothing_that_a_form_can_send_is_taken(served: Served, path: str, media: str) -> None:
     with served.client() as client:
         headers = {"content-type": media} if media else {}
-        sent = client.post(path, content=b'{"question": "x"}', headers=headers)
-        assert sent.status_code == 400
+        response = client.post(path, content=b'{"question": "x"}', headers=headers)
+        assert response.status_code == 400
         assert served.engine.library.counts().documents == 2
 
 
 def test_a_body_where_none_belongs_changes_nothing(served: Served) -> None:
     with served.client() as client:
-        sent = client.request("GET", "/api/status", content=b"x" * 1000)
-        assert sent.status_code == 200
+        response = client.request("GET", "/api/status", content=b"x" * 1000)
+        assert response.status_code == 200
         assert client.get("/healthz").status_code == 200
 
 
@@ -163,14 +163,14 @@ def test_whoever_sends_no_request_is_cut_off(
 ) -> None:
     monkeypatch.setattr(listening, "SLOWEST_HEAD", 0.5)
     host = f"Host: 127.0.0.1:{served.port}\r\n"
-    for begun in ("", "GET /healthz HTTP/1.1\r\n", f"GET /healthz HTTP/1.1\r\n{host}"):
+    for beginning in ("", "GET /healthz HTTP/1.1\r\n", f"GET /healthz HTTP/1.1\r\n{host}"):
         # Cut off amid what is sent, where this machine is slow.
         with connected(served) as raw, suppress(ConnectionError):
             for _ in range(3):  # drop by drop, which does not prolong it
-                raw.sendall(begun[:1].encode())
-                begun = begun[1:]
+                raw.sendall(beginning[:1].encode())
+                beginning = beginning[1:]
                 time.sleep(0.1)
-            raw.sendall(begun.encode())
+            raw.sendall(beginning.encode())
             assert said(raw) == b""
 
 
@@ -198,11 +198,11 @@ def test_a_body_that_trickles_is_not_waited_for(
         for _ in range(600):
             raw.sendall(b" ")
             try:
-                got = raw.recv(100)
+                response = raw.recv(100)
                 break
             except TimeoutError:
                 continue
-        assert got.split()[1] == b"408"
+        assert response.split()[1] == b"408"
 
 
 def test_the_protocol_of_assistants_has_the_same_bounds(served: Served) -> None:
@@ -211,8 +211,8 @@ def test_the_protocol_of_assistants_has_the_same_bounds(served: Served) -> None:
         headers = {"content-type": "application/json"}
         assert client.post("/mcp", content=pieces, headers=headers).status_code == 413
         for media in ("text/plain", "application/x-www-form-urlencoded"):
-            sent = client.post("/mcp", content=b"{}", headers={"content-type": media})
-            assert 400 <= sent.status_code < 500
+            response = client.post("/mcp", content=b"{}", headers={"content-type": media})
+            assert 400 <= response.status_code < 500
 
 
 def test_connections_beyond_a_number_are_closed(
@@ -244,49 +244,49 @@ def test_a_client_that_leaves_amid_its_body_leaves_nothing_in_the_log(
                 time.sleep(0.1)
     with served.client() as client:
         assert client.get("/healthz").status_code == 200
-    assert not [one for one in caplog.records if one.exc_info]
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_cookie_is_for_one_port(served: Served) -> None:
-    ours, other = Access(TOKEN, served.port), Access(TOKEN, served.port + 1)
+    own_access, other = Access(TOKEN, served.port), Access(TOKEN, served.port + 1)
     with served.client(authorization="") as client:
         for name, value, status in (
-            (ours.cookie, ours.session, 200),
-            (ours.cookie, other.session, 401),
+            (own_access.cookie, own_access.session, 200),
+            (own_access.cookie, other.session, 401),
             (other.cookie, other.session, 401),
-            (other.cookie, ours.session, 401),
+            (other.cookie, own_access.session, 401),
         ):
-            sent = client.get("/api/status", headers={"cookie": f"{name}={value}"})
-            assert sent.status_code == status
+            response = client.get("/api/status", headers={"cookie": f"{name}={value}"})
+            assert response.status_code == status
 
 
 def test_the_key_of_a_view_opens_that_view_alone(served: Served) -> None:
-    one, other = served.engine.library.documents()
-    view = View("garden", one.id, 0, 5)
-    asked = {"library": "garden", "document": one.id, "start": "0", "end": "5"}
-    asked["key"] = Views(TOKEN, "").key(view)
+    document, other = served.engine.library.documents()
+    view = View("garden", document.id, 0, 5)
+    fields = {"library": "garden", "document": document.id, "start": "0", "end": "5"}
+    fields["key"] = Views(TOKEN, "").key(view)
     with served.client(authorization="") as client:
-        assert client.get("/api/view", params=asked).status_code == 200
+        assert client.get("/api/view", params=fields).status_code == 200
         for name, value in {
             "document": other.id,
             "library": "",
             "start": "1",
             "end": "6",
-            "key": asked["key"][:-1],
+            "key": fields["key"][:-1],
             "more": "1",
         }.items():
-            assert client.get("/api/view", params=asked | {name: value}).status_code == 401
+            assert client.get("/api/view", params=fields | {name: value}).status_code == 401
         # Who checks and who opens must read the same: no value twice, none that is left out.
         for twice in ("library=", f"document={other.id}", "document=", "end=9"):
-            query = "&".join(f"{name}={value}" for name, value in asked.items())
+            query = "&".join(f"{name}={value}" for name, value in fields.items())
             assert client.get(f"/api/view?{query}&{twice}").status_code == 401
             assert client.get(f"/api/view?{twice}&{query}").status_code == 401
         for path in ("/api/status", "/api/documents", "/v1/models", "/metrics", "/mcp"):
-            assert client.get(path, params=asked).status_code == 401
-        key = {"authorization": f"Bearer {asked['key']}"}
+            assert client.get(path, params=fields).status_code == 401
+        key = {"authorization": f"Bearer {fields['key']}"}
         for path in ("/api/search", "/api/ask", "/api/view"):
-            sent = client.post(path, params=asked, json={"question": GARDEN}, headers=key)
-            assert sent.status_code == 401
+            response = client.post(path, params=fields, json={"question": GARDEN}, headers=key)
+            assert response.status_code == 401
 
 
 def test_the_source_is_all_that_runs(served: Served) -> None:

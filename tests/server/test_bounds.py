@@ -91,9 +91,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def watched(kind: type, name: str) -> None:
         real = getattr(kind, name)
 
-        def call(*given: Any, **more: Any) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
             calls.append(name)
-            return real(*given, **more)
+            return real(*arguments, **more)
 
         monkeypatch.setattr(kind, name, call)
 
@@ -122,18 +122,18 @@ def test_too_much_is_refused_before_anything_is_computed(
 def test_no_other_route_computes(served: Served, computed: list[str], key: tuple[str, str]) -> None:
     """So that a route which comes to compute is found, and gets its bound above."""
     method, path = key
-    sent: dict[str, Any] = {"url": path, **SENT.get(key, lambda _: {})("garden")}
+    request: dict[str, Any] = {"url": path, **SENT.get(key, lambda _: {})("garden")}
     if key == ("GET", "/mcp"):
         return  # waits for what a server says by itself
     for name in ("{conversation}", "{document}", "{name}", "{number}", "{name:path}"):
-        sent["url"] = sent["url"].replace(name, "0" * 16)
-    with served.client() as http, http.stream(method, **sent) as reply:
+        request["url"] = request["url"].replace(name, "0" * 16)
+    with served.client() as http, http.stream(method, **request) as reply:
         assert reply.status_code < 500
     assert computed == []
 
 
 def test_tools_refuse_too_much_too(served: Served, computed: list[str]) -> None:
-    asked: dict[str, list[dict[str, object]]] = {
+    calls: dict[str, list[dict[str, object]]] = {
         "search": [{"query": LONG}],
         "ask": [{"question": LONG}],
         "table": [
@@ -159,11 +159,11 @@ def test_tools_refuse_too_much_too(served: Served, computed: list[str]) -> None:
 
     async def work() -> None:
         async with connected(served) as (client, _):
-            assert {tool.name for tool in (await client.list_tools()).tools} == set(asked)
-            for name, requests in asked.items():
+            assert {tool.name for tool in (await client.list_tools()).tools} == set(calls)
+            for name, requests in calls.items():
                 for arguments in requests:
-                    said = await failure(client, name, **arguments)
-                    assert "cannot be read" in said
+                    message = await failure(client, name, **arguments)
+                    assert "cannot be read" in message
 
     anyio.run(work)
     assert computed == []
@@ -192,10 +192,10 @@ def searches() -> Iterator[Callable[[str], object]]:
             module = importlib.import_module(place.name)
             source = inspect.getsource(module)
             for name, value in vars(module).items():
-                used = set(re.findall(rf"\b{name}\.(\w+)\(", source))
+                methods = set(re.findall(rf"\b{name}\.(\w+)\(", source))
                 for pattern in compiled(value):
-                    if used and used <= {"match", "fullmatch"}:
-                        yield from (getattr(pattern, method) for method in used)
+                    if methods and methods <= {"match", "fullmatch"}:
+                        yield from (getattr(pattern, method) for method in methods)
                     else:
                         yield partial(pattern.sub, "")
 
@@ -204,14 +204,14 @@ def test_no_pattern_takes_longer_than_a_text_is_long() -> None:
     """What holds up one request holds up all: Python does nothing else beside a match."""
 
     def work(search: Callable[[str], object], sign: str, length: int) -> Callable[[], object]:
-        given = f"a{sign * (length // len(sign))}\0"
-        return lambda: search(given)
+        query = f"a{sign * (length // len(sign))}\0"
+        return lambda: search(query)
 
     for search in set(searches()):
         for sign in SIGNS:
-            started = time.thread_time()
+            start = time.thread_time()
             work(search, sign, 1500)()
-            if time.thread_time() - started > 0.005:
+            if time.thread_time() - start > 0.005:
                 assert_linear(partial(work, search, sign), 6000)
 
 
@@ -315,11 +315,11 @@ def test_texts_come_back_whole_whatever_the_batches(served: Served) -> None:
     texts = [f"tea {number}" for number in range(3 * embedding.BATCH + 1)]
     with served.client() as http:
         data = http.post("/v1/embeddings", json={"input": texts}).json()["data"]
-        ranked = http.post("/v1/rerank", json={"query": "tea 7", "documents": texts}).json()
-    given = np.array([one["embedding"] for one in data], np.float32)
-    assert np.allclose(given, EMBEDDER.embed_queries(texts))
-    assert len(ranked["results"]) == len(texts)
-    assert ranked["results"][0]["document"]["text"] == "tea 7"
+        ranking = http.post("/v1/rerank", json={"query": "tea 7", "documents": texts}).json()
+    vectors = np.array([item["embedding"] for item in data], np.float32)
+    assert np.allclose(vectors, EMBEDDER.embed_queries(texts))
+    assert len(ranking["results"]) == len(texts)
+    assert ranking["results"][0]["document"]["text"] == "tea 7"
 
 
 def test_long_work_that_gives_way_keeps_no_thread_from_others(served: Served) -> None:

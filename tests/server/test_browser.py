@@ -33,8 +33,11 @@ def test_add_ask_look_follow_up_and_remove(
 ) -> None:
     at = opened(locale, scheme, width)
     page, words = at.page, WORDS[locale]
-    asked: list[dict[str, object]] = []
-    page.on("request", lambda one: asked.append(one.post_data_json) if "ask" in one.url else None)
+    bodies: list[dict[str, object]] = []
+    page.on(
+        "request",
+        lambda request: bodies.append(request.post_data_json) if "ask" in request.url else None,
+    )
     at.is_accessible()
 
     drop(page, "Elm.txt", "The harbour of Elm was dug in 1732.\n\nIt silted up.")
@@ -74,7 +77,7 @@ def test_add_ask_look_follow_up_and_remove(
     at.ask("And how many orchids does it have?")
     expect(page.locator(".turn")).to_have_count(3)
     expect(page.locator(".turn").nth(2).locator(".sentence")).to_have_count(1)
-    assert asked[-1]["history"] == [{"question": QUESTION[locale], "answer": words["said"]}]
+    assert bodies[-1]["history"] == [{"question": QUESTION[locale], "answer": words["said"]}]
 
     page.get_by_role("button", name=words["documents"], exact=True).click()
     page.on("dialog", lambda dialog: dialog.accept())
@@ -165,12 +168,12 @@ def test_enter_that_chooses_a_candidate_does_not_send(opened: Open) -> None:
 def test_the_file_that_the_browser_is_given_leads_to_the_page(
     browser: Browser, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[str] = []
-    monkeypatch.setattr(processes, "show", lambda path, _: bool(given.append(path)) or True)
-    with leading(f"{served.url}/#token={TOKEN}") as shown:
-        assert shown
+    paths: list[str] = []
+    monkeypatch.setattr(processes, "show", lambda path, _: bool(paths.append(path)) or True)
+    with leading(f"{served.url}/#token={TOKEN}") as screens:
+        assert screens
         page = browser.new_context().new_page()
-        page.goto(f"file://{given[0]}")
+        page.goto(f"file://{paths[0]}")
         expect(page.locator(".guard")).to_be_visible()
         assert page.url == f"{served.url}/"
 
@@ -190,15 +193,15 @@ def test_a_conversation_is_copied_and_saved_without_markup_of_documents(
     assert at.page.locator(".turn b", has_text="this").count() == 0
     at.page.get_by_role("button", name="Copy with citations").click()
     expect(at.page.get_by_role("button", name="Copied")).to_be_visible()
-    copied = at.page.evaluate("navigator.clipboard.readText()")
-    assert re.search(r"\n\[1\] x\.txt.*: “.*1907", copied)
+    clipboard = at.page.evaluate("navigator.clipboard.readText()")
+    assert re.search(r"\n\[1\] x\.txt.*: “.*1907", clipboard)
     with at.page.expect_download() as loading:
         at.page.get_by_role("button", name="Markdown").click()
     loading.value.save_as(tmp_path / "saved.md")
-    saved = (tmp_path / "saved.md").read_text(encoding="utf-8")
-    assert saved.startswith("# localrag: garden\n\n## When was the glass house opened")
-    assert r"\!\[x\](hxxp://evil.example/p.png)" in saved
-    assert "<b>" not in saved.replace(r"\<b", "")
+    content = (tmp_path / "saved.md").read_text(encoding="utf-8")
+    assert content.startswith("# localrag: garden\n\n## When was the glass house opened")
+    assert r"\!\[x\](hxxp://evil.example/p.png)" in content
+    assert "<b>" not in content.replace(r"\<b", "")
     assert at.wrong == []
 
 
@@ -208,8 +211,8 @@ def test_problems_are_shown_and_what_fails_is_said(opened: Open, served: Served)
     expect(at.page.locator(".adding .failed")).to_contain_text("断.pdf")
     expect(at.page.locator(".documents > li")).to_have_count(2)
     at.is_accessible()
-    for one in served.engine.library.documents():
-        served.engine.library.remove(documents=[one.id])
+    for document in served.engine.library.documents():
+        served.engine.library.remove(documents=[document.id])
     at.page.reload()
     at.page.get_by_role("button", name="提问", exact=True).first.click()
     expect(at.page.locator(".empty").first).to_contain_text("文档库还是空的")
@@ -231,9 +234,9 @@ def test_the_language_is_switched_and_kept(opened: Open) -> None:
 
 
 def test_a_link_to_one_view_opens_that_and_no_other(browser: Browser, served: Served) -> None:
-    asked = {"messages": [{"role": "user", "content": QUESTION["en-US"]}]}
+    body = {"messages": [{"role": "user", "content": QUESTION["en-US"]}]}
     with served.client() as http:
-        message = http.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]
+        message = http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
     url = message["annotations"][0]["url_citation"]["url"]
     with browser.new_context() as context:  # without the token
         page = context.new_page()
@@ -310,16 +313,16 @@ def test_a_foreign_page_learns_and_changes_nothing(
     at = opened()  # which has the cookie
     page = at.page.context.new_page()
     answers: list[tuple[str, int]] = []
-    page.on("response", lambda got: answers.append((got.url, got.status)))
+    page.on("response", lambda response: answers.append((response.url, response.status)))
     page.goto(foreign)
-    tried = page.evaluate(ATTACK, served.url)
-    assert set(tried) <= {"refused", "opaque"}, tried
+    outcomes = page.evaluate(ATTACK, served.url)
+    assert set(outcomes) <= {"refused", "opaque"}, outcomes
     page.evaluate("document.forms[0].submit()")
     page.wait_for_url(f"{served.url}/api/**")
     assert "foreign" not in page.title()
-    ours = [status for url, status in answers if url.startswith(f"{served.url}/api")]
-    assert ours
-    assert set(ours) == {403}
+    statuses = [status for url, status in answers if url.startswith(f"{served.url}/api")]
+    assert statuses
+    assert set(statuses) == {403}
     with served.client() as http:
         assert len(http.get("/api/documents").json()["documents"]) == 2
 
@@ -331,12 +334,12 @@ def test_a_name_that_leads_here_is_refused(browser: Browser, served: Served) -> 
         reply = page.goto(f"http://evil.example:{served.port}/")
         assert reply is not None
         assert reply.status == 421
-        got = page.evaluate(
+        status = page.evaluate(
             "async (token) => (await fetch('/api/status', "
             "{ headers: { authorization: `Bearer ${token}` } })).status",
             TOKEN,
         )
-        assert got == 421
+        assert status == 421
 
 
 def test_what_goes_from_a_conversation_with_a_document_is_said(opened: Open) -> None:
@@ -359,12 +362,12 @@ def test_every_word_is_used_and_stands_in_both_languages(opened: Open) -> None:
     at = opened()
     languages = at.page.evaluate("import('/static/words.js').then((words) => words.languages)")
     assert all(words.keys() == languages["en"].keys() for words in languages.values())
-    added = """import('/static/words.js').then((words) => {
+    script = """import('/static/words.js').then((words) => {
         words.languages.de = { ...words.languages.en, own: "Deutsch" };
         const next = words.following("zh");
         return [words.speaker(next)("own"), words.following(next)];
     })"""
-    assert at.page.evaluate(added) == ["Deutsch", "en"]
+    assert at.page.evaluate(script) == ["Deutsch", "en"]
     files = [path for path in folder.glob("*.js") if path.name not in ("preact.js", "words.js")]
     code = "".join(path.read_text(encoding="utf-8") for path in files)
     from_the_server = {
@@ -378,16 +381,18 @@ def test_every_word_is_used_and_stands_in_both_languages(opened: Open) -> None:
         "gone",
     }
     from_the_server |= {"default", "file", "type", *table.names()}
-    assert languages["en"].keys() >= {f"type {one}" for one in table.names()}
+    assert languages["en"].keys() >= {f"type {name}" for name in table.names()}
     unused = {
-        one
-        for one in languages["en"]
-        if json.dumps(one) not in code
+        phrase
+        for phrase in languages["en"]
+        if json.dumps(phrase) not in code
         and all(  # "kind one of" is made of "kind" and "one of"
             any(json.dumps(part) not in code for part in {*parts} - from_the_server)
-            for parts in (one.split(), one.split(maxsplit=1))
+            for parts in (phrase.split(), phrase.split(maxsplit=1))
         )
     }
     assert unused == set()
-    for one, text in languages["en"].items():
-        assert set(re.findall(r"{\w+}", text)) >= set(re.findall(r"{\w+}", languages["zh"][one]))
+    for english, text in languages["en"].items():
+        assert set(re.findall(r"{\w+}", text)) >= set(
+            re.findall(r"{\w+}", languages["zh"][english])
+        )

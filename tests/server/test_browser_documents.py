@@ -82,15 +82,15 @@ def test_what_was_read_stands_beside_the_page(
     width: int,
 ) -> None:
     path = tmp_path / "harbour.pdf"
-    with pymupdf.open() as made:
+    with pymupdf.open() as pdf:
         for text in PAGES:
-            made.new_page(width=300, height=400).insert_text((30, 60), text)
-        made[2].insert_text((30, 90), "Nobody sees this.", render_mode=3)
-        made.save(path)
+            pdf.new_page(width=300, height=400).insert_text((30, 60), text)
+        pdf[2].insert_text((30, 90), "Nobody sees this.", render_mode=3)
+        pdf.save(path)
     engine = served.engine
     indexer = factory.make_indexer(engine.settings, engine.library, engine.embedder)
     assert not indexer.add([path]).failed
-    (held,) = (one for one in engine.library.documents() if one.sources == (str(path),))
+    (record,) = (entry for entry in engine.library.documents() if entry.sources == (str(path),))
 
     page = (at := opened(locale, scheme, width)).page
     page.locator("nav .tab").nth(1).click()
@@ -115,10 +115,10 @@ def test_what_was_read_stands_beside_the_page(
         "one => getSelection().setBaseAndExtent(one.firstChild, 4, one.firstChild, 11)"
     )
     expect(picture).to_have_attribute(
-        "src", f"/api/view.png?library=garden&document={held.id}&start=4&end=11"
+        "src", f"/api/view.png?library=garden&document={record.id}&start=4&end=11"
     )
     if width == 390:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.keyboard.press("Escape")
-    expect(page.locator(f"#read-{held.id}")).to_be_focused()
+    expect(page.locator(f"#read-{record.id}")).to_be_focused()
     assert at.wrong == []

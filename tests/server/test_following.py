@@ -64,8 +64,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sources(served: Served, question: str) -> list[str]:
     with served.client() as http:
-        found = http.post("/api/search", json={"question": question}).json()
-    return [one["source"] for one in found["passages"]]
+        reply = http.post("/api/search", json={"question": question}).json()
+    return [passage["source"] for passage in reply["passages"]]
 
 
 def test_the_next_search_finds_what_another_process_has_added(served: Served) -> None:
@@ -79,11 +79,11 @@ def test_the_next_search_finds_what_another_process_has_added(served: Served) ->
 
 def test_an_answer_that_has_read_what_was_removed_is_ended(quick: None, served: Served) -> None:
     served.llm.pieces, served.llm.pause = LONG, LONG_PAUSE
-    heard: list[tuple[str, dict[str, object]]] = []
+    parts: list[tuple[str, dict[str, object]]] = []
 
     def ask() -> None:
         with served.client() as http:
-            heard.extend(events(http))
+            parts.extend(events(http))
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -91,10 +91,10 @@ def test_an_answer_that_has_read_what_was_removed_is_ended(quick: None, served: 
     with of_another_process(served) as other:
         other.remove(sources=["garden.txt"])
     asking.join()
-    assert sum(kind == "text" for kind, _ in heard) < len(LONG) / 2
-    kind, said = heard[-1]
+    assert sum(kind == "text" for kind, _ in parts) < len(LONG) / 2
+    kind, data = parts[-1]
     assert kind == "error"
-    assert "removed meanwhile" in str(said["message"])
+    assert "removed meanwhile" in str(data["message"])
     assert not served.engine._reading
 
 
@@ -103,10 +103,10 @@ def test_an_answer_from_other_documents_goes_on(quick: None, served: Served) -> 
         add(other, document("The water mill was built by monks.", source="mill.txt"), size=200)
         served.llm.pieces, served.llm.pause = ["It was opened ", *["."] * 30, " [1]."], 0.05
         with served.client() as http:
-            told = events(http, k=1)
-            assert any(kind == "passages" for kind, _ in told)
+            parts = events(http, k=1)
+            assert any(kind == "passages" for kind, _ in parts)
             other.remove(sources=["mill.txt"])
-            assert [kind for kind, _ in told][-1] == "answer"
+            assert [kind for kind, _ in parts][-1] == "answer"
 
 
 def test_a_model_forgets_once_something_is_removed(
@@ -153,11 +153,11 @@ def test_a_look_that_fails_is_not_the_last(
 ) -> None:
     """Another process may write to the folder of the states while they are deleted, say."""
     sources(served, QUESTION)
-    failed, forgotten, forget = threading.Event(), threading.Event(), served.engine.library.forget
+    failure, forgotten, forget = threading.Event(), threading.Event(), served.engine.library.forget
 
     def failing() -> None:
-        if not failed.is_set():
-            failed.set()
+        if not failure.is_set():
+            failure.set()
             raise OSError(errno.ENOTEMPTY, "Directory not empty", "kv")
         forget()
 
@@ -165,7 +165,7 @@ def test_a_look_that_fails_is_not_the_last(
     monkeypatch.setattr(served.engine, "forget", forgotten.set)
     with of_another_process(served) as other:
         other.remove(sources=["garden.txt"])
-    assert failed.wait(60)
+    assert failure.wait(60)
     assert forgotten.wait(60)
     assert "Directory not empty" in caplog.text
 
@@ -181,10 +181,10 @@ def test_a_library_that_cannot_be_looked_at_keeps_no_other_waiting() -> None:
 
         def opened(self) -> dict[str, object]:
             backend = SimpleNamespace(leave_cache=lambda: True)
-            gone = SimpleNamespace(is_there=False, backend=backend)
+            dead_engine = SimpleNamespace(is_there=False, backend=backend)
             return {
                 "broken": SimpleNamespace(library=Broken()),
-                "gone": SimpleNamespace(library=gone),
+                "gone": SimpleNamespace(library=dead_engine),
             }
 
         def forget(self, name: str) -> None:
@@ -224,16 +224,16 @@ def holds(process: int, *secrets: bytes) -> bool:
     ):
         for line in maps:
             span, mode, _, _, _, *name = line.split(maxsplit=5)
-            ours = not name or not name[0].startswith("/") or "library" in name[0]
-            if "r" not in mode or not ours or name[:1] == ["[vvar]\n"]:
+            relevance = not name or not name[0].startswith("/") or "library" in name[0]
+            if "r" not in mode or not relevance or name[:1] == ["[vvar]\n"]:
                 continue
-            start, end = (int(each, 16) for each in span.split("-"))
+            start, end = (int(number, 16) for number in span.split("-"))
             try:
                 memory.seek(start)
-                found = memory.read(end - start)
+                content = memory.read(end - start)
             except (OSError, ValueError):  # of the kernel, or gone meanwhile
                 continue
-            if any(secret in found or secret.lower() in found for secret in secrets):
+            if any(secret in content or secret.lower() in content for secret in secrets):
                 return True
     return False
 
@@ -252,9 +252,9 @@ def use(server: Serving) -> None:
         for question in (QUESTION, f"Who is {MARKER}?", "tea"):
             http.post("/api/search", json={"question": question}).raise_for_status()
         for mode in ("standard", "self-rag"):
-            asked = http.post("/api/ask", json={"question": QUESTION, "mode": mode})
-            assert MARKER in asked.text
-            views = re.findall(r'"views": (\{.*?\}\})', asked.text)
+            reply = http.post("/api/ask", json={"question": QUESTION, "mode": mode})
+            assert MARKER in reply.text
+            views = re.findall(r'"views": (\{.*?\}\})', reply.text)
             for view in (json.loads(views[-1]) if views else {}).values():
                 assert MARKER in http.get("/api/view", params=view).text
         chat = {"messages": [{"role": "user", "content": QUESTION}]}
@@ -285,5 +285,5 @@ def test_what_is_removed_is_gone_from_files_and_memory(tmp_path: Path) -> None:
         assert not on_disk(machine.library)
         until(lambda: not holds(server.process.pid, MARKER.encode(), vector))
         with server.client() as http:
-            found = http.post("/api/search", json={"question": "茶园"}).json()["passages"]
-        assert {Path(one["source"]).name for one in found} == {"tea.md"}
+            passages = http.post("/api/search", json={"question": "茶园"}).json()["passages"]
+        assert {Path(passage["source"]).name for passage in passages} == {"tea.md"}

@@ -34,10 +34,10 @@ def keep(http: httpx.Client) -> None:
     assert http.post(HISTORY, json={"on": True}).json() == {"on": True, "conversations": []}
 
 
-def ask(http: httpx.Client, **asked: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def ask(http: httpx.Client, **fields: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The answer, and what was told of its being kept."""
-    told: dict[str, Any] = dict(events(http, **asked))
-    return told["answer"], told.get("kept")
+    parts: dict[str, Any] = dict(events(http, **fields))
+    return parts["answer"], parts.get("kept")
 
 
 def follow_up(
@@ -46,13 +46,13 @@ def follow_up(
     served.llm.replies.append("How many orchids does the glass house have?")
     served.llm.pieces = ("It has two hundred orchids [1].",)
     turn = {"question": before["question"], "answer": before["answer"]}
-    _, kept = ask(http, question=FOLLOW_UP, history=[turn], conversation=conversation)
-    return kept
+    _, record = ask(http, question=FOLLOW_UP, history=[turn], conversation=conversation)
+    return record
 
 
 def test_nothing_is_kept_unless_it_is_wanted(served: Served, http: httpx.Client) -> None:
-    _, kept = ask(http)
-    assert kept is None
+    _, record = ask(http)
+    assert record is None
     assert http.get(HISTORY).json() == {"on": False, "conversations": []}
     http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "Elm?"}]})
     assert served.engine.library.conversations() == []
@@ -63,40 +63,42 @@ def test_a_refusal_goes_with_the_document_that_came_closest(
 ) -> None:
     keep(http)
     served.llm.pieces = ("The documents do not contain the answer to this question.",)
-    answer, kept = ask(http, question="When was the glass hause opened?")
-    assert kept is not None
-    (found,) = answer["not_found"]
-    assert found["closest"]["quote"] == "The glass house was opened in 1907."
-    assert found["closest"]["source"] == "garden.txt"
-    assert [one["question"] for one in found["suggestions"]] == ["When was the glass house opened?"]
-    (opened,) = http.get(f"{HISTORY}/{kept['conversation']}").json()["answers"]
-    (again,) = opened["answer"]["not_found"]
-    assert again["closest"] == found["closest"]
-    assert again["reason"] == found["reason"]
+    answer, record = ask(http, question="When was the glass hause opened?")
+    assert record is not None
+    (report,) = answer["not_found"]
+    assert report["closest"]["quote"] == "The glass house was opened in 1907."
+    assert report["closest"]["source"] == "garden.txt"
+    assert [suggestion["question"] for suggestion in report["suggestions"]] == [
+        "When was the glass house opened?"
+    ]
+    (turn,) = http.get(f"{HISTORY}/{record['conversation']}").json()["answers"]
+    (again,) = turn["answer"]["not_found"]
+    assert again["closest"] == report["closest"]
+    assert again["reason"] == report["reason"]
     assert again["suggestions"] == [], "they are of that day, and may name other documents"
-    garden = found["closest"]["view"]["document"]
+    garden = report["closest"]["view"]["document"]
     assert http.delete(f"/api/documents/{garden}").status_code == 200
     assert http.get(HISTORY).json()["conversations"] == []
 
 
 def test_a_conversation_is_kept_opened_and_gone_on_with(served: Served, http: httpx.Client) -> None:
     keep(http)
-    answer, kept = ask(http)
-    assert kept is not None
-    key = kept["conversation"]
+    answer, record = ask(http)
+    assert record is not None
+    key = record["conversation"]
     assert follow_up(served, http, answer, key) == {"conversation": key, "reason": ""}
-    (one,) = http.get(HISTORY).json()["conversations"]
-    assert (one["key"], one["title"], one["answers"]) == (
+    (conversation,) = http.get(HISTORY).json()["conversations"]
+    assert (conversation["key"], conversation["title"], conversation["answers"]) == (
         key,
         "When was the glass house opened?",
         2,
     )
-    opened = http.get(f"{HISTORY}/{key}").json()["answers"]
-    assert [each["asked"] for each in opened] == [one["title"], FOLLOW_UP]
+    turns = http.get(f"{HISTORY}/{key}").json()["answers"]
+    assert [turn["asked"] for turn in turns] == [conversation["title"], FOLLOW_UP]
     for name in ("answer", "question", "sentences", "views", "cited", "seconds", "grounded"):
-        assert opened[0]["answer"][name] == answer[name]
-    assert [each["source"] for each in opened[0]["answer"]["citations"]] == ["garden.txt"]
-    assert [each["source"] for each in opened[0]["answer"]["contexts"]] == ["garden.txt"]
+        assert turns[0]["answer"][name] == answer[name]
+    assert [citation["source"] for citation in turns[0]["answer"]["citations"]] == ["garden.txt"]
+    assert [context["source"] for context in turns[0]["answer"]["contexts"]] == ["garden.txt"]
     chinese = http.get(f"{HISTORY}/{key}", headers={"accept-language": "zh-CN"}).json()
     assert chinese["answers"][0]["answer"]["cited"] == ["garden.txt，第 1 页"]
     assert http.get(f"{HISTORY}/0123456789abcdef").status_code == 404
@@ -114,7 +116,7 @@ def test_it_goes_with_the_document_that_it_cites_and_stays_without_another(
 ) -> None:
     keep(http)
     ask(http)
-    tea, garden = (one["id"] for one in http.get("/api/documents").json()["documents"])
+    tea, garden = (entry["id"] for entry in http.get("/api/documents").json()["documents"])
     # A reader of the answer before may still be there: it stays due then.
     library = served.engine.library
     assert http.delete(f"/api/documents/{tea}").json()["purged"] or library.purge()
@@ -131,7 +133,7 @@ def test_a_sentence_that_cites_nothing_may_rest_on_all_that_was_read(
     keep(http)
     served.llm.pieces = ("It was opened in 1907 [1]. ", "Spring is when the tea is best.")
     ask(http)
-    tea, _ = (one["id"] for one in http.get("/api/documents").json()["documents"])
+    tea, _ = (entry["id"] for entry in http.get("/api/documents").json()["documents"])
     http.delete(f"/api/documents/{tea}")
     assert http.get(HISTORY).json()["conversations"] == []
 
@@ -144,7 +146,7 @@ def test_what_the_documents_do_not_say_rests_on_none_of_them(
     served.llm.pieces = ("It was opened in 1907 [1].", f"\n\n{missing}")
     answer, _ = ask(http)
     assert answer["answer"].endswith(missing)
-    tea, garden = (one["id"] for one in http.get("/api/documents").json()["documents"])
+    tea, garden = (entry["id"] for entry in http.get("/api/documents").json()["documents"])
     http.delete(f"/api/documents/{tea}")
     assert len(http.get(HISTORY).json()["conversations"]) == 1
     http.delete(f"/api/documents/{garden}")
@@ -158,19 +160,19 @@ def test_a_figure_that_the_answer_does_not_cite_is_not_kept(
     library.keep_history(on=True)
     step = Step("disagreement", {"passages": ("1", "2"), "figures": ("1907", "1912")}, None, 0.0)
     chunks = library.chunks(library.chunk_ids(Filter()).tolist())
-    (one,) = (each for each in chunks.values() if "1907" in each.text)
-    told = answered(
+    (chunk,) = (candidate for candidate in chunks.values() if "1907" in candidate.text)
+    answer = answered(
         "It was opened in 1907 [1].",
-        [Citation(1, one.id, "garden.txt", 1, "The glass house was opened in 1907.")],
+        [Citation(1, chunk.id, "garden.txt", 1, "The glass house was opened in 1907.")],
         question="When?",
-        contexts=(ScoredChunk(one, 1.0, "garden.txt"),),
+        contexts=(ScoredChunk(chunk, 1.0, "garden.txt"),),
         trace=(step,),
     )
-    kept = history.keep(library, "When?", told, "en", "", 0)
-    assert kept is not None
+    record = history.keep(library, "When?", answer, "en", "", 0)
+    assert record is not None
     assert b"1912" not in bytes_on_disk(library.directory)
-    (opened,) = http.get(f"{HISTORY}/{kept['conversation']}").json()["answers"]
-    assert opened["answer"]["steps"][-1]["said"] == "[1], [2]"
+    (turn,) = http.get(f"{HISTORY}/{record['conversation']}").json()["answers"]
+    assert turn["answer"]["steps"][-1]["said"] == "[1], [2]"
 
 
 STEPS: dict[StepKind, dict[str, Plain]] = {
@@ -214,13 +216,13 @@ def test_a_conversation_keeps_no_words_of_documents_that_only_its_steps_have(
     library.keep_history(on=True)
     private = {"file", "files", "sql", "name", "figures", "failed"}
     trace = [Step(kind, {**values, "new": "Zwickel"}, 0.5, 0.0) for kind, values in STEPS.items()]
-    told = answered("It was opened in 1907.", trace=tuple(trace))
-    kept = history.keep(library, "When?", told, "en", "", 0)
-    assert kept is not None
+    answer = answered("It was opened in 1907.", trace=tuple(trace))
+    entry = history.keep(library, "When?", answer, "en", "", 0)
+    assert entry is not None
     assert b"Zwickel" not in bytes_on_disk(library.directory)
-    (opened,) = http.get(f"{HISTORY}/{kept['conversation']}").json()["answers"]
-    assert "Zwickel" not in str(opened)
-    for step, record in zip(trace, opened["answer"]["steps"], strict=True):
+    (turn,) = http.get(f"{HISTORY}/{entry['conversation']}").json()["answers"]
+    assert "Zwickel" not in str(turn)
+    for step, record in zip(trace, turn["answer"]["steps"], strict=True):
         if step.values.keys() & private:
             assert record["said"]
         else:
@@ -229,10 +231,10 @@ def test_a_conversation_keeps_no_words_of_documents_that_only_its_steps_have(
 
 def test_what_is_deleted_is_gone(served: Served, http: httpx.Client) -> None:
     keep(http)
-    _, kept = ask(http)
-    assert kept is not None
+    _, record = ask(http)
+    assert record is not None
     ask(http)
-    assert http.delete(f"{HISTORY}/{kept['conversation']}").json() == {"purged": True}
+    assert http.delete(f"{HISTORY}/{record['conversation']}").json() == {"purged": True}
     assert len(http.get(HISTORY).json()["conversations"]) == 1
     assert http.post(HISTORY, json={"on": False}).json()["on"] is False
     assert http.delete(HISTORY).json() == {"purged": True}
@@ -244,9 +246,9 @@ def test_a_record_that_is_none_of_ours_is_damage(served: Served, http: httpx.Cli
     library.keep_history(on=True)
     for number, record in enumerate(("{", "[" * 100_000, '{"question": 1}')):
         library.keep_answer(f"{number}", "asked", record, [], after=0)
-        refused = http.get(f"{HISTORY}/{number}")
-        assert refused.status_code == 500
-        assert "catalogue" in refused.json()["error"]["message"]
+        response = http.get(f"{HISTORY}/{number}")
+        assert response.status_code == 500
+        assert "catalogue" in response.json()["error"]["message"]
 
 
 def altered(record: str, step: dict[str, Any]) -> str:
@@ -269,13 +271,13 @@ def test_a_step_that_cannot_be_told_is_damage(served: Served, http: httpx.Client
     ]
     for number, step in enumerate(steps):
         library.keep_answer(f"{number}", "asked", altered(record, step), [], after=0)
-        refused = http.get(f"{HISTORY}/{number}")
-        assert refused.status_code == 500
-        assert "catalogue" in refused.json()["error"]["message"]
+        reply = http.get(f"{HISTORY}/{number}")
+        assert reply.status_code == 500
+        assert "catalogue" in reply.json()["error"]["message"]
     for kind in get_args(StepKind):
         library.keep_answer(kind, "asked", altered(record, {"kind": kind}), [], after=0)
-        opened = http.get(f"{HISTORY}/{kind}")
-        assert opened.status_code == 200 or "catalogue" in opened.json()["error"]["message"]
+        response = http.get(f"{HISTORY}/{kind}")
+        assert response.status_code == 200 or "catalogue" in response.json()["error"]["message"]
 
 
 def test_an_answer_that_was_computed_goes_with_whatever_it_was_computed_from(
@@ -284,15 +286,15 @@ def test_an_answer_that_was_computed_goes_with_whatever_it_was_computed_from(
     with open_library(tmp_path) as library:
         library.keep_history(on=True)
         texts = [document(f"name{number}", source=f"/p/{number}.csv") for number in range(2)]
-        for each in texts:
-            add(library, each)
+        for text in texts:
+            add(library, text)
         (chunk,) = library.document_chunks(texts[0].id)
-        cited = Citation(1, chunk.id, "/p/0.csv", 1, "name0")
-        made = answered("name0 [1]", (cited,), contexts=(ScoredChunk(chunk, 1.0, "/p/0.csv"),))
+        citation = Citation(1, chunk.id, "/p/0.csv", 1, "name0")
+        answer = answered("name0 [1]", (citation,), contexts=(ScoredChunk(chunk, 1.0, "/p/0.csv"),))
         trace = (Step("plan", {"files": ("TRIED.csv",)}, 0.9, 0.1),)
-        basis = Basis(("/p/0.csv", "/p/1.csv"), 2, 2, documents=tuple(one.id for one in texts))
-        made = replace(made, trace=trace, basis=basis)
-        assert history.keep(library, "Which names?", made, "en", "", 0)
+        basis = Basis(("/p/0.csv", "/p/1.csv"), 2, 2, documents=tuple(entry.id for entry in texts))
+        answer = replace(answer, trace=trace, basis=basis)
+        assert history.keep(library, "Which names?", answer, "en", "", 0)
         assert b"TRIED.csv" not in bytes_on_disk(tmp_path)
         library.remove(sources=["/p/1.csv"])
         assert library.conversations() == []

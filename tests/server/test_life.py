@@ -29,12 +29,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     folder = tmp_path_factory.mktemp("machine")
     file = folder / "garden.txt"
     file.write_text(GARDEN, encoding="utf-8")
-    made = Machine(folder)
-    made.run("add", str(file))
-    return made
+    new_machine = Machine(folder)
+    new_machine.run("add", str(file))
+    return new_machine
 
 
-def answered(server: Serving, words: int, heard: list[str]) -> threading.Thread:
+def answered(server: Serving, words: int, events: list[str]) -> threading.Thread:
     """Somebody to whom an answer of so many words is being written, ten a second."""
     writes = threading.Event()
     body = {"question": f"When was the glass house opened? words: {words} "}
@@ -43,11 +43,11 @@ def answered(server: Serving, words: int, heard: list[str]) -> threading.Thread:
         try:
             with server.client() as http, connect_sse(http, "POST", "/api/ask", json=body) as sse:
                 for event in sse.iter_sse():
-                    heard.append(event.event)
+                    events.append(event.event)
                     if event.event == "text":
                         writes.set()
         except httpx.TransportError:
-            heard.append("cut off")
+            events.append("cut off")
         writes.set()
 
     asking = threading.Thread(target=ask)
@@ -60,14 +60,14 @@ def answered(server: Serving, words: int, heard: list[str]) -> threading.Thread:
 def test_what_is_told_to_end_lets_short_answers_be_finished(
     machine: Machine, words: int, last: str
 ) -> None:
-    heard: list[str] = []
+    events: list[str] = []
     with machine.serving() as server:
-        asking = answered(server, words, heard)
+        asking = answered(server, words, events)
         server.process.send_signal(signal.SIGTERM)
         server.process.wait(60)  # of the 100 that a thousand words take
         asking.join()
-    assert heard[-1] == last
-    assert heard.count("text") > 10
+    assert events[-1] == last
+    assert events.count("text") > 10
 
 
 def sending(server: Serving, number: int, reported: dict[str, str], ended: threading.Event) -> None:
@@ -77,7 +77,7 @@ def sending(server: Serving, number: int, reported: dict[str, str], ended: threa
             data = f"The number of this file is {number} and {count}. {random.random()}".encode()
             name = f"{server.port} {number} {count}.txt"
             try:
-                sent = http.post(
+                response = http.post(
                     "/api/documents",
                     params={"name": name},
                     content=data * (1 if count % 3 else 30),
@@ -85,34 +85,34 @@ def sending(server: Serving, number: int, reported: dict[str, str], ended: threa
                 )
             except httpx.TransportError:
                 break
-            told = [line[6:] for line in sent.text.splitlines() if line.startswith("data: {")]
-            if told and json.loads(told[-1]).get("failed") is False:
+            events = [line[6:] for line in response.text.splitlines() if line.startswith("data: {")]
+            if events and json.loads(events[-1]).get("failed") is False:
                 reported[name] = hashlib.sha256(data * (1 if count % 3 else 30)).hexdigest()
             if ended.is_set():
                 break
 
 
 def test_an_end_amid_uploads_loses_nothing_that_was_reported(machine: Machine) -> None:
-    reported: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for how in (signal.SIGTERM, signal.SIGKILL):
         with machine.serving() as server:
-            ended = threading.Event()
+            end = threading.Event()
             senders = [
-                threading.Thread(target=sending, args=(server, number, reported, ended))
+                threading.Thread(target=sending, args=(server, number, hashes, end))
                 for number in range(3)
             ]
             for sender in senders:
                 sender.start()
-            before = len(reported)
-            until(lambda: len(reported) >= before + 3)  # noqa: B023
+            before = len(hashes)
+            until(lambda: len(hashes) >= before + 3)  # noqa: B023
             time.sleep(random.uniform(0.0, 0.3))
             server.process.send_signal(how)
             server.process.wait(60)
-            ended.set()
+            end.set()
             for sender in senders:
                 sender.join()
     with machine.serving() as server, server.client() as http:
-        listed = http.get("/api/documents").json()["documents"]
+        listing = http.get("/api/documents").json()["documents"]
         last = http.post(
             "/api/documents",
             params={"name": "last.txt"},
@@ -120,9 +120,11 @@ def test_an_end_amid_uploads_loses_nothing_that_was_reported(machine: Machine) -
             headers={"content-type": "application/octet-stream"},
         )
         assert '"failed": false' in last.text
-        found = http.post("/api/search", json={"question": "The number of this file"}).json()
-    held = {Path(source).name: one["id"] for one in listed for source in one["sources"]}
-    assert reported.items() <= held.items()
-    assert found["passages"]
-    kept = {path.name for path in (machine.library / UPLOADS).iterdir()}
-    assert kept - {"last.txt"} == held.keys() - {"garden.txt"}, "what was half sent is swept"
+        record = http.post("/api/search", json={"question": "The number of this file"}).json()
+    ids = {
+        Path(source).name: document["id"] for document in listing for source in document["sources"]
+    }
+    assert hashes.items() <= ids.items()
+    assert record["passages"]
+    files = {path.name for path in (machine.library / UPLOADS).iterdir()}
+    assert files - {"last.txt"} == ids.keys() - {"garden.txt"}, "what was half sent is swept"

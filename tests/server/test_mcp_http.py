@@ -46,16 +46,16 @@ ERAS = ("auto", "legacy")
 async def connected(
     served: Served, era: str = "auto", **headers: str
 ) -> AsyncIterator[tuple[Client, httpx2.AsyncClient]]:
-    known = {"authorization": f"Bearer {TOKEN}", **headers}
-    async with httpx2.AsyncClient(headers=known, trust_env=False, timeout=60) as http:
+    fields = {"authorization": f"Bearer {TOKEN}", **headers}
+    async with httpx2.AsyncClient(headers=fields, trust_env=False, timeout=60) as http:
         transport = streamable_http_client(f"{served.url}/mcp", http_client=http)
         async with Client(transport, mode=era) as client:
             yield client, http
 
 
-async def call(client: Client, name: str, **asked: object) -> tuple[str, dict[str, Any]]:
+async def call(client: Client, name: str, **fields: object) -> tuple[str, dict[str, Any]]:
     """The text and the data of a reply."""
-    result = await client.call_tool(name, asked)
+    result = await client.call_tool(name, fields)
     (content,) = result.content
     assert isinstance(content, types.TextContent)
     assert not result.is_error, content.text
@@ -63,8 +63,8 @@ async def call(client: Client, name: str, **asked: object) -> tuple[str, dict[st
     return content.text, result.structured_content
 
 
-async def failure(client: Client, name: str, **asked: object) -> str:
-    result = await client.call_tool(name, asked)
+async def failure(client: Client, name: str, **fields: object) -> str:
+    result = await client.call_tool(name, fields)
     (content,) = result.content
     assert isinstance(content, types.TextContent)
     assert result.is_error
@@ -88,8 +88,8 @@ def test_a_search_says_file_place_and_quotation_and_the_same_as_data(
             assert view.status_code == 200, "the link brings the key to this view"
             assert GARDEN in view.text
             other = key.replace("start=0", "start=1")
-            refused = await http.get(f"{served.url}/api/view?{other}", headers=bare)
-            assert refused.status_code == 401
+            response = await http.get(f"{served.url}/api/view?{other}", headers=bare)
+            assert response.status_code == 401
 
     anyio.run(work)
 
@@ -113,18 +113,18 @@ def test_tools_only_read_and_say_what_they_take_and_give(served: Served) -> None
 
 
 def test_a_table_has_quotations_and_says_how_complete_it_is(served: Served) -> None:
-    heard: list[str] = []
+    messages: list[str] = []
 
     async def hear(_: float, __: float | None, message: str | None) -> None:
-        heard.append(message or "")
+        messages.append(message or "")
 
     async def work() -> None:
         async with connected(served) as (client, _):
-            asked: dict[str, object] = {
+            arguments: dict[str, object] = {
                 "columns": ["yes/no: Does it have orchids?", "old | new: How old is it?"],
                 "documents": ["garden.txt"],
             }
-            result = await client.call_tool("table", asked, progress_callback=hear)
+            result = await client.call_tool("table", arguments, progress_callback=hear)
             data = result.structured_content
             assert data is not None
             (row,) = data["rows"]
@@ -135,16 +135,16 @@ def test_a_table_has_quotations_and_says_how_complete_it_is(served: Served) -> N
             assert "/view#" in row["cells"][0]["link"]
             assert data["totals"][0] == ["yes 1 of 1", "1 of 1 read; none undecided"]
             assert data["final"] is True
-            text, again = await call(client, "table", **asked)
+            text, again = await call(client, "table", **arguments)
             assert again["rows"] == data["rows"]
             assert 'orchids? yes (garden.txt, p. 1: "It has two hundred orchids.")' in text
-            failed = await failure(client, "table", columns=["x"], documents=["/etc/passwd"])
-            assert "none matches" in failed
+            message = await failure(client, "table", columns=["x"], documents=["/etc/passwd"])
+            assert "none matches" in message
             assert "no table with columns" in await failure(client, "compute", question="Sum?")
 
     anyio.run(work)
-    assert "1 document, 2 questions: 2 cells to read" in heard[0]
-    assert "1 cells left" in heard[1]
+    assert "1 document, 2 questions: 2 cells to read" in messages[0]
+    assert "1 cells left" in messages[1]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -153,10 +153,10 @@ def test_an_answer_cites_and_tells_what_is_done(
 ) -> None:
     monkeypatch.setattr(tools, "_BEAT", 0.05)
     served.llm.pause = 0.2
-    heard: list[str] = []
+    messages: list[str] = []
 
     async def hear(_: float, __: float | None, message: str | None) -> None:
-        heard.append(message or "")
+        messages.append(message or "")
 
     async def work() -> None:
         async with connected(served, era) as (client, _):
@@ -177,8 +177,8 @@ def test_an_answer_cites_and_tells_what_is_done(
             assert citation["quote"] in page.contents[0].text
 
     anyio.run(work)
-    assert {"retrieve", "write"} <= set(heard)
-    assert "0 s so far" in heard
+    assert {"retrieve", "write"} <= set(messages)
+    assert "0 s so far" in messages
 
 
 class Slow:
@@ -238,8 +238,8 @@ def test_a_client_that_goes_away_stops_the_model_too(served: Served) -> None:
             body = {"jsonrpc": "2.0", "method": method, "params": params, **more}
             return http.post("/mcp", json=body)
 
-        begun = send("initialize", GREETING, id=1)
-        http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+        response = send("initialize", GREETING, id=1)
+        http.headers["mcp-session-id"] = response.headers["mcp-session-id"]
         send("notifications/initialized", {})
         params = {"name": "ask", "arguments": {"question": QUESTION}}
         body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
@@ -251,22 +251,24 @@ def test_a_client_that_goes_away_stops_the_model_too(served: Served) -> None:
 
 def test_who_waits_is_told_for_how_long(served: Served) -> None:
     slow = Slow(served)
-    heard: list[str] = []
-    told = anyio.Event()
+    messages: list[str] = []
+    notice = anyio.Event()
 
     async def hear(_: float, __: float | None, message: str | None) -> None:
-        heard.append(message or "")
-        told.set()
+        messages.append(message or "")
+        notice.set()
 
     async def work() -> None:
         async with connected(served) as (client, _), anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "ask", {"question": QUESTION})
             await anyio.to_thread.run_sync(slow.writes.wait)
             async with anyio.create_task_group() as leaving:
-                asked = {"question": QUESTION}
-                leaving.start_soon(partial(client.call_tool, "ask", asked, progress_callback=hear))
+                arguments = {"question": QUESTION}
+                leaving.start_soon(
+                    partial(client.call_tool, "ask", arguments, progress_callback=hear)
+                )
                 with anyio.fail_after(60):
-                    await told.wait()
+                    await notice.wait()
                 leaving.cancel_scope.cancel()
             with anyio.fail_after(60):  # until who stopped waiting has lost their place
                 while (await call(client, "status"))[1]["waiting"]:
@@ -274,7 +276,7 @@ def test_who_waits_is_told_for_how_long(served: Served) -> None:
             group.cancel_scope.cancel()
 
     anyio.run(work)
-    assert heard[0].startswith("1 before this one; about ")
+    assert messages[0].startswith("1 before this one; about ")
 
 
 def test_sentences_that_could_steer_a_model_do_not_leave(served: Served) -> None:
@@ -290,8 +292,8 @@ def test_sentences_that_could_steer_a_model_do_not_leave(served: Served) -> None
             assert data["left_out"] == 1
             assert f'"{honest} […] It closes at nine."' in text
             assert "1 sentences are left out" in text
-            for asked in ({}, {"start": 40}, {"start": 60}):
-                text, data = await call(client, "get_page", document="gate.txt", **asked)
+            for bounds in ({}, {"start": 40}, {"start": 60}):
+                text, data = await call(client, "get_page", document="gate.txt", **bounds)
                 assert "BANANA" not in text + str(data)
                 assert data["left_out"] == 1
             uri = data["resource"]
@@ -313,12 +315,12 @@ def test_names_and_headings_do_not_steer_either(served: Served) -> None:
 
     async def work() -> None:
         async with connected(served) as (client, _):
-            found = await call(client, "search", query="What has the mill?", k=5)
-            listed = await call(client, "list_documents")
+            reply = await call(client, "search", query="What has the mill?", k=5)
+            listing = await call(client, "list_documents")
             resources = await client.list_resources()
-            assert "Ignore" not in str((found, listed, resources))
+            assert "Ignore" not in str((reply, listing, resources))
             short = evil.id[:12]
-            assert f'{short}, p. 1: "The mill has a wheel."' in found[0]
+            assert f'{short}, p. 1: "The mill has a wheel."' in reply[0]
             text, _ = await call(client, "get_page", document=short)
             assert "The mill has a wheel." in text
 
@@ -330,12 +332,12 @@ def test_private_documents_and_patterns_stay_here(served: Served, tmp_path: Path
     served.engine.settings = msgspec.structs.replace(Settings(), hosted=hosted)
     (tmp_path / "contracts").mkdir()
     files = {"contracts/gate.txt": "The gate costs much.", "mill.txt": "The mill is of 1850."}
-    made = []
+    documents = []
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-        made.append(document(text, source=str(tmp_path / name)))
-        add(served.engine.library, made[-1], size=200)
-    secret = made[0]
+        documents.append(document(text, source=str(tmp_path / name)))
+        add(served.engine.library, documents[-1], size=200)
+    secret = documents[0]
 
     async def work() -> None:
         async with connected(served) as (client, _):
@@ -344,9 +346,11 @@ def test_private_documents_and_patterns_stay_here(served: Served, tmp_path: Path
             assert "costs" not in text + str(data)
             assert "1850" not in text + str(data)
             _, data = await call(client, "list_documents")
-            assert [one["file"] for one in data["documents"]] == ["mill.txt"]
-            for asked in ("gate.txt", secret.id, f"localrag://garden/{secret.id}/1"):
-                assert "There is no document" in await failure(client, "get_page", document=asked)
+            assert [entry["file"] for entry in data["documents"]] == ["mill.txt"]
+            for identifier in ("gate.txt", secret.id, f"localrag://garden/{secret.id}/1"):
+                assert "There is no document" in await failure(
+                    client, "get_page", document=identifier
+                )
 
     anyio.run(work)
 
@@ -372,11 +376,15 @@ def test_pages_and_documents_by_name_id_and_address(served: Served) -> None:
             text, data = await call(client, "list_documents", containing="PAGED")
             assert text == f"paged.pdf: 2 pages, en, id {paged.id[:12]}"
             assert data["documents"][0]["resource"] == f"localrag://garden/{paged.id}"
-            everything = await call(client, "list_documents")
-            assert "somewhere" not in str(everything), "folders of this machine are not told"
-            assert everything[1]["total"] == 5
+            listing = await call(client, "list_documents")
+            assert "somewhere" not in str(listing), "folders of this machine are not told"
+            assert listing[1]["total"] == 5
             resources = (await client.list_resources()).resources
-            assert [one.name for one in resources][:3] == ["garden.txt", "tea.txt", "paged.pdf"]
+            assert [resource.name for resource in resources][:3] == [
+                "garden.txt",
+                "tea.txt",
+                "paged.pdf",
+            ]
             page = await client.read_resource(resources[1].uri)
             assert "云溪茶园" in str(page.contents[0])
             with pytest.raises(MCPError, match="is not a page of a library"):
@@ -408,8 +416,8 @@ def test_what_makes_no_sense_is_said(served: Served, caplog: pytest.LogCaptureFi
             with pytest.raises(MCPError, match="no tool add"):
                 await client.call_tool("add", {"paths": ["/x"]})
             served.engine.search = None  # type: ignore[assignment,method-assign]
-            said = await failure(client, "search", query="x")
-            assert said == "An internal error; the log has more."
+            message = await failure(client, "search", query="x")
+            assert message == "An internal error; the log has more."
 
     anyio.run(work)
     assert "a tool failed" in caplog.text
@@ -434,25 +442,25 @@ def test_the_gate_stands_before_it(served: Served, headers: dict[str, str], stat
         async with connected(served, **headers):
             raise AssertionError("it was let in")
 
-    with pytest.raises(BaseExceptionGroup) as raised:
+    with pytest.raises(BaseExceptionGroup) as error:
         anyio.run(work)
-    assert raised.group_contains(MCPError)
+    assert error.group_contains(MCPError)
 
 
 @pytest.fixture
 def paper(served: Served, tmp_path: Path) -> Path:
     """A PDF in the library, whose second page is full of colours and whose third gives orders."""
     path = tmp_path / "house.pdf"
-    made = pymupdf.open()
-    made.new_page(width=400, height=300).insert_text((40, 160), GARDEN)
+    pdf = pymupdf.open()
+    pdf.new_page(width=400, height=300).insert_text((40, 160), GARDEN)
     noise = np.random.default_rng(1).integers(0, 256, (900, 1200, 3), dtype=np.uint8)
     stream = io.BytesIO()
     PIL.Image.fromarray(noise).save(stream, "PNG")
-    full = made.new_page(width=400, height=300)
+    full = pdf.new_page(width=400, height=300)
     full.insert_text((40, 280), "A picture of the sea.")
     full.insert_image((0, 0, 400, 270), stream=stream.getvalue())
-    made.new_page(width=400, height=300).insert_text((10, 20), f"It rains. {ORDER}", fontsize=6)
-    made.save(path)
+    pdf.new_page(width=400, height=300).insert_text((10, 20), f"It rains. {ORDER}", fontsize=6)
+    pdf.save(path)
     add(served.engine.library, parse_file(path), size=200)
     return path
 
@@ -475,8 +483,8 @@ def test_a_page_comes_with_its_image_and_what_is_to_be_marked(
 ) -> None:
     async def work() -> None:
         async with connected(served, era) as (client, _):
-            asked = {"document": "house.pdf", "mark": "two  hundred orchids"}
-            result = await client.call_tool("get_page", asked)
+            arguments = {"document": "house.pdf", "mark": "two  hundred orchids"}
+            result = await client.call_tool("get_page", arguments)
             text, data = result.content[0], result.structured_content
             assert isinstance(text, types.TextContent)
             assert data is not None
@@ -491,7 +499,7 @@ def test_a_page_comes_with_its_image_and_what_is_to_be_marked(
             assert picture(full.content).width < 1000, "no larger than clients take"
             text, data = await call(client, "get_page", document="house.pdf", image=False)
             assert data["image"] is False
-            unmarked = await client.call_tool("get_page", {**asked, "mark": "tulips"})
+            unmarked = await client.call_tool("get_page", {**arguments, "mark": "tulips"})
             assert unmarked.structured_content is not None
             assert unmarked.structured_content["notes"] == [
                 "These words do not stand on the page, so nothing is marked."
@@ -552,5 +560,5 @@ def test_a_session_that_takes_nothing_any_more_ends_the_call_alone() -> None:
     protocol = Protocol(cast("tools.Tools", SimpleNamespace(offered=lambda: [tool])))
     session = SimpleNamespace(report_progress=report_progress)
     context: Any = SimpleNamespace(request=None, session=session)
-    asked = types.CallToolRequestParams(name="read")
-    assert anyio.run(protocol._call_tool, context, asked).is_error
+    parameters = types.CallToolRequestParams(name="read")
+    assert anyio.run(protocol._call_tool, context, parameters).is_error

@@ -112,7 +112,7 @@ def test_of_a_database_only_the_library_is_told(
         _, body, _ = error_body(make(url), language)
         text = body["error"]["message"]
         assert "tea house" in text
-        assert not [one for one in PRIVATE if one in text], text
+        assert not [word for word in PRIVATE if word in text], text
         assert str(without_paths(without_paths(make(url)))) == str(without_paths(make(url)))
 
 
@@ -207,8 +207,8 @@ def place(served: Served, tmp_path: Path) -> Path:
     mail = EmailMessage()
     mail["Subject"], mail["From"], mail["To"] = "The house", "a@b.example", "c@d.example"
     mail.set_content("See what is attached.")
-    attached = b"The glass house was sold."
-    mail.add_attachment(attached, maintype="text", subtype="plain", filename="report.txt")
+    content = b"The glass house was sold."
+    mail.add_attachment(content, maintype="text", subtype="plain", filename="report.txt")
     (folder / "m.eml").write_bytes(mail.as_bytes())
     report = LocalRAG(served.engine).add([folder])
     assert len(report.committed) == 6
@@ -237,17 +237,17 @@ def test_a_filter_takes_the_names_that_are_shown_and_no_path(
 ) -> None:
     text = json.dumps(given).replace("{folder}", place.name).replace("{whole}", str(place))
     with served.client() as http:
-        asked = {"question": QUESTION, "k": 100, "filter": json.loads(text)}
-        reply = http.post("/api/search", json=asked).raise_for_status().json()
-        assert {one["source"] for one in reply["passages"]} == found
+        body = {"question": QUESTION, "k": 100, "filter": json.loads(text)}
+        reply = http.post("/api/search", json=body).raise_for_status().json()
+        assert {passage["source"] for passage in reply["passages"]} == found
         whole = {"question": QUESTION, "filter": {"within": [str(place / "report.txt")]}}
-        everything = http.post("/api/search", json=whole).raise_for_status().json()["passages"]
-        assert "garden.txt" in {one["source"] for one in everything}
+        passages = http.post("/api/search", json=whole).raise_for_status().json()["passages"]
+        assert "garden.txt" in {passage["source"] for passage in passages}
 
 
 def test_commands_of_the_same_user_are_filtered_by_paths(served: Served, place: Path) -> None:
-    wanted = Filter(path=f"{place}/2024/*")
-    (hit,) = served.engine.search(QUESTION, AskOptions(filter=wanted, paths=True))
+    condition = Filter(path=f"{place}/2024/*")
+    (hit,) = served.engine.search(QUESTION, AskOptions(filter=condition, paths=True))
     assert hit.source == str(place / "2024" / "report.txt")
 
 
@@ -255,8 +255,10 @@ def test_a_list_is_narrowed_by_the_names_that_are_shown(served: Served, place: P
     with served.client() as http:
 
         def listed(words: str) -> set[str]:
-            got = http.get("/api/documents", params={"words": words}).raise_for_status()
-            return {name for one in got.json()["documents"] for name in one["sources"]}
+            response = http.get("/api/documents", params={"words": words}).raise_for_status()
+            return {
+                name for document in response.json()["documents"] for name in document["sources"]
+            }
 
         assert listed("2024/REPORT") == {"2024/report.txt"}
         assert listed("m.eml") == {"m.eml", "m.eml/report.txt"}
@@ -299,12 +301,12 @@ def walk(served: Served, tmp_path: Path) -> Iterator[Walk]:
             else open_engine(folder, Settings(), create=False)
         )
 
-    known = {"authorization": f"Bearer {TOKEN}"}
+    fields = {"authorization": f"Bearer {TOKEN}"}
     libraries = Libraries([tmp_path / "garden", tmp_path / "absent"], opened)
     with (
         running(libraries) as port,
         httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers=known, timeout=60, trust_env=False
+            base_url=f"http://127.0.0.1:{port}", headers=fields, timeout=60, trust_env=False
         ) as http,
     ):
         yield Walk(http)
@@ -320,13 +322,13 @@ def test_no_path_leaves_by_any_route(
     for path in ("/", "/view", "/source", "/static/app.js", "/metrics", "/healthz", "/api/status"):
         walk("GET", path)
     walk("POST", "/session")
-    listed = walk("GET", "/api/documents").json()
-    names = {name for one in listed["documents"] for name in one["sources"]}
+    listing = walk("GET", "/api/documents").json()
+    names = {name for document in listing["documents"] for name in document["sources"]}
     assert {"report.txt", "2024/report.txt", "m.eml/report.txt", "gone.txt"} < names
-    unread = walk("GET", "/api/unread").json()["unread"]
-    assert {one["source"] for one in unread} == {"broken.pdf", "*.bin"}
+    sources = walk("GET", "/api/unread").json()["unread"]
+    assert {source["source"] for source in sources} == {"broken.pdf", "*.bin"}
     walk("GET", "/api/search")
-    ids = {one["sources"][0]: one["id"] for one in listed["documents"]}
+    ids = {document["sources"][0]: document["id"] for document in listing["documents"]}
     for name in ("report.txt", "gone.txt", "orchids.pdf", "m.eml/report.txt"):
         where = {"document": ids[name], "start": 0, "end": 5}
         view = walk("GET", "/api/view", params=where).json()
@@ -351,9 +353,9 @@ def test_no_path_leaves_by_any_route(
 
 
 def _questions(walk: Walk) -> None:
-    said = [{"role": "user", "content": QUESTION}]
+    messages = [{"role": "user", "content": QUESTION}]
     walk("GET", "/libraries")
-    for path, asked in (
+    for path, body in (
         ("/api/search", {"question": QUESTION}),
         ("/api/ask", {"question": QUESTION}),
         ("/api/ask", {"question": QUESTION, "mode": "self-rag", "expand": "multi-query"}),
@@ -361,21 +363,21 @@ def _questions(walk: Walk) -> None:
         ("/v1/rerank", {"query": "x", "documents": ["y"]}),
         ("/v1/vector_stores/default/search", {"query": QUESTION}),
     ):
-        assert walk.ask(path, **asked).status_code == 200
-        assert walk.ask(path, **asked | {"library": "absent"}).status_code in (200, 400, 404)
+        assert walk.ask(path, **body).status_code == 200
+        assert walk.ask(path, **body | {"library": "absent"}).status_code in (200, 400, 404)
     walk.ask("/v1/vector_stores/absent/search", query="x")
     for vary in ("rerankers", "modes"):
         walk.ask("/api/compare", question=QUESTION, vary=vary)
     _tables(walk)
     walk.ask("/api/evaluate", name="a.json", data="no")
     said_so = {"question": QUESTION, "reference": "In 1907."}
-    made = walk.ask("/api/evaluate", name="a.jsonl", data=json.dumps(said_so), metrics=["f1"])
-    (name,) = re.findall(r'"name": "([0-9a-f]{16})"', made.text)
+    response = walk.ask("/api/evaluate", name="a.jsonl", data=json.dumps(said_so), metrics=["f1"])
+    (name,) = re.findall(r'"name": "([0-9a-f]{16})"', response.text)
     for ending in ("html", "json", "csv"):
         assert walk("GET", f"/api/reports/{name}.{ending}").status_code == 200
     for stream in (False, True):
         for model in ("localrag", "localrag:self-rag", "localrag/absent"):
-            walk.ask("/v1/chat/completions", messages=said, stream=stream, model=model)
+            walk.ask("/v1/chat/completions", messages=messages, stream=stream, model=model)
             walk.ask("/v1/responses", input=QUESTION, stream=stream, model=model)
     walk("GET", "/v1/models")
     walk("GET", "/v1/models/localrag")
@@ -386,10 +388,10 @@ def _questions(walk: Walk) -> None:
 def _kept(walk: Walk, tmp_path: Path) -> None:
     walk.ask("/api/history", on=True)
     walk.ask("/api/ask", question=QUESTION)
-    (one,) = walk("GET", "/api/history").json()["conversations"]
-    (kept,) = walk("GET", f"/api/history/{one['key']}").json()["answers"]
-    assert kept["answer"]["contexts"][0]["source"] == kept["answer"]["citations"][0]["source"] != ""
-    walk("DELETE", f"/api/history/{one['key']}")
+    (conversation,) = walk("GET", "/api/history").json()["conversations"]
+    (turn,) = walk("GET", f"/api/history/{conversation['key']}").json()["answers"]
+    assert turn["answer"]["contexts"][0]["source"] == turn["answer"]["citations"][0]["source"] != ""
+    walk("DELETE", f"/api/history/{conversation['key']}")
     walk("DELETE", "/api/history")
     assert walk("GET", "/api/jobs").json() == {"jobs": []}
     walk("POST", "/api/jobs/1/cancel")
@@ -398,21 +400,21 @@ def _kept(walk: Walk, tmp_path: Path) -> None:
     set_in_file("embedding.model", str(tmp_path / "a model"))
     walk.ask("/api/settings", key="answer.k", value=3)
     walk.ask("/api/settings", key="answer.k", value=0)
-    shown = walk("GET", "/api/settings").json()["settings"]
-    assert any(one["later"] for one in shown if one["key"] == "embedding.model")
+    settings = walk("GET", "/api/settings").json()["settings"]
+    assert any(setting["later"] for setting in settings if setting["key"] == "embedding.model")
 
 
 def _tables(walk: Walk) -> None:
     columns = [{"question": QUESTION}, {"question": "Is it open?", "kind": "yes/no"}]
-    for chosen in ({}, {"patterns": ["2024"]}, {"patterns": [str(Path("/etc/*"))]}):
-        walk.ask("/api/tables/documents", **chosen)
-        asked = walk.ask("/api/tables", columns=columns, **chosen)
-        walk.ask("/api/tables/saved/x", columns=columns, **chosen)
-        for name in re.findall(r'"name": "([0-9a-f]{16})"', asked.text):
+    for choice in ({}, {"patterns": ["2024"]}, {"patterns": [str(Path("/etc/*"))]}):
+        walk.ask("/api/tables/documents", **choice)
+        response = walk.ask("/api/tables", columns=columns, **choice)
+        walk.ask("/api/tables/saved/x", columns=columns, **choice)
+        for name in re.findall(r'"name": "([0-9a-f]{16})"', response.text):
             for ending in ("html", "json", "csv", "md", "xlsx"):
                 assert walk("GET", f"/api/tables/{name}.{ending}").status_code == 200
-        walk.ask("/api/summaries", **chosen)
-        walk.ask("/api/summaries", about=QUESTION, **chosen)
+        walk.ask("/api/summaries", **choice)
+        walk.ask("/api/summaries", about=QUESTION, **choice)
     assert "2024" in walk("GET", "/api/tables").text
     walk.ask("/api/tables", saved="x")
     walk("DELETE", "/api/tables/saved/x")
@@ -421,11 +423,11 @@ def _tables(walk: Walk) -> None:
 
 def _assistants(walk: Walk, ids: dict[str, str]) -> None:
     client = {"name": "t", "version": "1"}
-    begun = walk.call(
+    greeting = walk.call(
         "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client
     )
-    walk.http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
-    for name, asked in (
+    walk.http.headers["mcp-session-id"] = greeting.headers["mcp-session-id"]
+    for name, arguments in (
         ("search", {"query": QUESTION}),
         ("ask", {"question": QUESTION}),
         ("table", {"columns": [QUESTION, "Is it open?"]}),
@@ -442,7 +444,7 @@ def _assistants(walk: Walk, ids: dict[str, str]) -> None:
         ("status", {}),
         ("search", {"query": "x", "library": "absent"}),
     ):
-        walk.call("tools/call", name=name, arguments=asked)
+        walk.call("tools/call", name=name, arguments=arguments)
     assert "The glass house was closed." in walk.replies[-6]
     assert "There is no document passwd." in walk.replies[-3]
     walk.call("tools/list")
@@ -486,8 +488,8 @@ def _failures(served: Served, walk: Walk, tmp_path: Path) -> None:
 def _questions_again(walk: Walk, stream: bool) -> None:
     walk.ask("/api/ask", question=QUESTION)
     walk.ask("/v1/responses", input=QUESTION, stream=stream)
-    said = [{"role": "user", "content": QUESTION}]
-    walk.ask("/v1/chat/completions", messages=said, stream=stream)
+    messages = [{"role": "user", "content": QUESTION}]
+    walk.ask("/v1/chat/completions", messages=messages, stream=stream)
 
 
 def _expect_all_routes(walk: Walk, tmp_path: Path) -> None:
@@ -498,8 +500,8 @@ def _expect_all_routes(walk: Walk, tmp_path: Path) -> None:
         for method in methods - {"HEAD"}:
             scopes = (
                 {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
-                for asked, path in walk.asked
-                if asked == method
+                for verb, path in walk.asked
+                if verb == method
             )
             matched = any(route.matches(scope)[0] is Match.FULL for scope in scopes)
             assert matched, f"{method} {route.path}"
@@ -508,9 +510,9 @@ def _expect_all_routes(walk: Walk, tmp_path: Path) -> None:
 def test_the_user_of_this_machine_gets_paths(served: Served, place: Path) -> None:
     served.engine.display_name = Naming(served.engine.library).of
     whole = served.engine.search(QUESTION, AskOptions(paths=True))
-    named = served.engine.search(QUESTION)
+    hits = served.engine.search(QUESTION)
     assert str(place / "report.txt") in {hit.source for hit in whole}
-    assert "report.txt" in {hit.source for hit in named}
+    assert "report.txt" in {hit.source for hit in hits}
 
 
 @pytest.mark.parametrize(

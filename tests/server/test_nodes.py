@@ -87,7 +87,7 @@ def everything(location: Location) -> tuple[list[tuple[str, list[str]]], list[li
     """The documents with their paths, and what both legs find, to the last digit."""
     legs = factory.indexes_of(factory.make_tokenizer(Settings()), "inverted-index")
     with Library.open(location, create=False, embedding=None, indexes=legs) as library:
-        documents = sorted((one.id, sorted(one.sources)) for one in library.documents())
+        documents = sorted((entry.id, sorted(entry.sources)) for entry in library.documents())
         hits = []
         for question in QUESTIONS:
             hits.append(library.vectors.search(EMBEDDER.embed_queries([question])[0], 50))
@@ -126,7 +126,7 @@ def test_another_node_finishes_what_a_killed_one_has_begun(postgres: str, tmp_pa
         until(lambda: jobs.all()[0].state != "running" or of(jobs.all()[0]) != killed)
         until(lambda: jobs.all()[0].state == "done")
         (job,) = jobs.all()
-        assert of(job) in {one.process.pid for one in served} - {killed}
+        assert of(job) in {server.process.pid for server in served} - {killed}
         assert (job.attempts, job.progress.done, job.progress.unread) == (2, FILES, 0)
         # What the first had committed was not embedded again.
         assert job.progress.passages <= FILES - before
@@ -156,9 +156,9 @@ def engine_of(place: Location, embedder: HashEmbedder = EMBEDDER) -> Engine:
 
 @pytest.fixture
 def engine(place: Database) -> Iterator[Engine]:
-    made = engine_of(place)
-    yield made
-    made.close()
+    new_engine = engine_of(place)
+    yield new_engine
+    new_engine.close()
 
 
 def jobs_of(engine: Engine) -> Jobs:
@@ -179,14 +179,14 @@ def add_job(engine: Engine, *paths: Path) -> int:
 def test_a_node_adds_and_rebuilds(engine: Engine, tmp_path: Path) -> None:
     folder = files_in(tmp_path / "docs", 3)
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
-    mine = node_of(engine, folder)
+    own_node = node_of(engine, folder)
     add_job(engine, folder)
     jobs_of(engine).put("rebuild", Arguments())
-    assert mine.look(engine)
-    assert mine.look(engine)
-    assert not mine.look(engine)
-    added, rebuilt = jobs_of(engine).all()
-    assert (added.state, added.progress.done, added.progress.unread) == ("done", 4, 1)
+    assert own_node.look(engine)
+    assert own_node.look(engine)
+    assert not own_node.look(engine)
+    addition, rebuilt = jobs_of(engine).all()
+    assert (addition.state, addition.progress.done, addition.progress.unread) == ("done", 4, 1)
     assert rebuilt.state == "done"
     assert engine.library.counts().documents == 3
     assert len(engine.library.problems()) == 1
@@ -197,25 +197,25 @@ def test_a_node_adds_only_what_it_was_told_to(engine: Engine, tmp_path: Path) ->
     folder, other = files_in(tmp_path / "docs", 1), files_in(tmp_path / "private", 1)
     (folder / "way").symlink_to(other)
     (tmp_path / "docs and more").mkdir()
-    mine, nobody = node_of(engine, folder), node_of(engine)
+    own_node, nobody = node_of(engine, folder), node_of(engine)
     paths = (other, folder / "way", folder / ".." / "private", tmp_path / "docs and more")
     for path in paths:
         add_job(engine, path)
     add_job(engine, folder / "nowhere")
     add_job(engine, folder)
-    while mine.look(engine):
+    while own_node.look(engine):
         pass
-    *refused, missing, done = jobs_of(engine).all()
-    here = socket.gethostname()
-    assert [one.declined for one in refused] == [{here: "not allowed"}] * 4
-    assert missing.declined == {here: "not there"}
-    assert done.state == "done"
+    *refusals, missing, last = jobs_of(engine).all()
+    hostname = socket.gethostname()
+    assert [job.declined for job in refusals] == [{hostname: "not allowed"}] * 4
+    assert missing.declined == {hostname: "not there"}
+    assert last.state == "done"
     # A link in a folder that leads out of it is not followed either.
-    assert [one.sources for one in engine.library.documents()] == [(str(folder / "000.txt"),)]
+    assert [entry.sources for entry in engine.library.documents()] == [(str(folder / "000.txt"),)]
     add_job(engine, folder)
     while nobody.look(engine):
         pass
-    assert jobs_of(engine).all()[-1].declined == {here: "not allowed"}
+    assert jobs_of(engine).all()[-1].declined == {hostname: "not allowed"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="only on POSIX: links need no rights")
@@ -241,8 +241,8 @@ def test_what_becomes_a_link_once_it_was_listed_is_not_read(
     assert node_of(engine, folder).look(engine)
     (job,) = jobs_of(engine).all()
     assert (job.state, job.progress.done, job.progress.unread) == ("done", 3, 2)
-    assert [one.sources for one in engine.library.documents()] == [(str(folder / "001.txt"),)]
-    assert {one.source for one in engine.library.problems()} == {
+    assert [entry.sources for entry in engine.library.documents()] == [(str(folder / "001.txt"),)]
+    assert {problem.source for problem in engine.library.problems()} == {
         str(folder / "000.txt"),
         str(deeper / "pgpass"),
     }
@@ -260,10 +260,10 @@ def test_what_becomes_a_link_while_it_is_listed_is_not_opened(
     list_folder = files._entries
 
     def swap(path: str) -> list[os.DirEntry[str]]:
-        found = list_folder(path)
+        paths = list_folder(path)
         unknown.unlink()
         unknown.symlink_to(private)
-        return found
+        return paths
 
     monkeypatch.setattr(files, "_entries", swap)
     add_job(engine, folder)
@@ -278,16 +278,16 @@ def test_a_rebuild_reads_only_what_a_node_was_told_to(engine: Engine, tmp_path: 
     folder, other = files_in(tmp_path / "docs", 1), tmp_path / "private"
     other.mkdir()
     (other / "secret.txt").write_text("something else")
-    both = node_of(engine, folder, other)
+    own_node = node_of(engine, folder, other)
     add_job(engine, folder, other)
-    assert both.look(engine)
+    assert own_node.look(engine)
     with engine.library._catalogue.write() as transaction:
         transaction.sql.execute("UPDATE documents SET reader = 0")
     jobs_of(engine).put("rebuild", Arguments())
     assert node_of(engine, folder).look(engine)
     assert jobs_of(engine).all()[-1].state == "done"
     outdated = engine.library.outdated()
-    assert [one.sources for one in engine.library.documents() if one.id in outdated] == [
+    assert [entry.sources for entry in engine.library.documents() if entry.id in outdated] == [
         (str(other / "secret.txt"),)
     ]
 
@@ -295,19 +295,19 @@ def test_a_rebuild_reads_only_what_a_node_was_told_to(engine: Engine, tmp_path: 
 def test_a_folder_that_is_not_mounted_takes_nothing_out(engine: Engine, tmp_path: Path) -> None:
     """Its place is there on such a node, and empty."""
     folder = files_in(tmp_path / "docs", 2)
-    mine = node_of(engine, folder)
+    own_node = node_of(engine, folder)
     add_job(engine, folder)
-    assert mine.look(engine)
+    assert own_node.look(engine)
     for path in folder.iterdir():
         path.unlink()
     jobs_of(engine).put("add", Arguments((str(folder),), prune=True))
-    while mine.look(engine):
+    while own_node.look(engine):
         pass
     assert jobs_of(engine).all()[-1].declined == {socket.gethostname(): "not there"}
     assert engine.library.counts().documents == 2
     (folder / "002.txt").write_text("another one")
     jobs_of(engine).put("add", Arguments((str(folder),), prune=True))
-    while mine.look(engine):
+    while own_node.look(engine):
         pass
     assert engine.library.counts().documents == 1
 
@@ -320,7 +320,7 @@ def prune(engine: Engine, folder: Path) -> QueuedJob:
 
 
 def left(engine: Engine) -> set[str]:
-    return {Path(one.state.path).name for one in engine.library.sources()}
+    return {Path(source.state.path).name for source in engine.library.sources()}
 
 
 def test_one_mount_of_several_that_is_missing_takes_nothing_out(
@@ -355,13 +355,13 @@ def test_others_may_remove_what_a_job_is_about_to(
 ) -> None:
     folder = files_in(tmp_path / "docs", 4)
     prune(engine, folder)
-    gone = [folder / "000.txt", folder / "001.txt", folder / "002.txt"]
-    for path in gone:
+    paths = [folder / "000.txt", folder / "001.txt", folder / "002.txt"]
+    for path in paths:
         path.unlink()
 
     def meanwhile() -> None:
-        engine.library.remove(sources=[str(gone[0])])
-        gone[2].write_text("somebody has brought it back")
+        engine.library.remove(sources=[str(paths[0])])
+        paths[2].write_text("somebody has brought it back")
 
     monkeypatch.setattr(node._JobLease, "hear", at(events.Vanished, meanwhile))
     job = prune(engine, folder)
@@ -374,10 +374,10 @@ def test_a_node_goes_on_after_whatever_has_failed(
 ) -> None:
     look, fails = Node.look, [OSError("no space"), LibraryError("away"), ValueError("a bug")]
 
-    def failing(self: Node, one: Engine) -> bool:
+    def failing(self: Node, served_engine: Engine) -> bool:
         if fails:
             raise fails.pop()
-        return look(self, one)
+        return look(self, served_engine)
 
     monkeypatch.setattr(node, "LOOK", 0.05)
     monkeypatch.setattr(Node, "look", failing)
@@ -419,13 +419,13 @@ def at(
     kind: type[events.IndexingEvent], act: Callable[[], None]
 ) -> Callable[[object, events.IndexingEvent], None]:
     """`_JobLease.hear` that does something at the first event of that kind."""
-    hear, done = node._JobLease.hear, []
+    hear, happenings = node._JobLease.hear, []
 
-    def heard(held: node._JobLease, happened: events.IndexingEvent) -> None:
-        if isinstance(happened, kind) and not done:
-            done.append(happened)
+    def heard(lease: node._JobLease, happened: events.IndexingEvent) -> None:
+        if isinstance(happened, kind) and not happenings:
+            happenings.append(happened)
             act()
-        hear(held, happened)
+        hear(lease, happened)
 
     return heard  # type: ignore[return-value]
 
@@ -448,10 +448,10 @@ def test_a_node_that_was_stopped_for_long_lets_go(
     """It may have been suspended: the lease is over, and nobody has told it."""
     folder = files_in(tmp_path / "docs", 3)
     add_job(engine, folder)
-    with monkeypatch.context() as stopped:
-        stopped.setattr(Node, "lease", 0.2)
-        stopped.setattr(node._JobLease, "look_around", lambda _: None)
-        stopped.setattr(node._JobLease, "hear", at(events.Parsed, lambda: time.sleep(0.5)))
+    with monkeypatch.context() as pause:
+        pause.setattr(Node, "lease", 0.2)
+        pause.setattr(node._JobLease, "look_around", lambda _: None)
+        pause.setattr(node._JobLease, "hear", at(events.Parsed, lambda: time.sleep(0.5)))
         assert node_of(engine, folder).look(engine)
     assert engine.library.counts().documents == 0
     assert node_of(engine, folder).look(engine)
@@ -477,11 +477,11 @@ def test_others_write_while_a_folder_is_added(
 
 @contextmanager
 def closing_engine(place: Location) -> Iterator[Engine]:
-    made = engine_of(place)
+    new_engine = engine_of(place)
     try:
-        yield made
+        yield new_engine
     finally:
-        made.close()
+        new_engine.close()
 
 
 @pytest.mark.parametrize(
@@ -521,13 +521,13 @@ def test_a_node_that_ends_gives_its_job_back(
     class Waiting(HashEmbedder):
         def embed_documents(self, texts, progress=None):  # type: ignore[no-untyped-def]
             going.set()
-            assert ended.wait(60)
+            assert end.wait(60)
             return super().embed_documents(texts, progress)
 
     slow, folder = engine_of(place, Waiting()), files_in(tmp_path / "docs", 3)
     add_job(slow, folder)
     worker = node_of(slow, folder)
-    ended = worker.ended
+    end = worker.ended
     with worker:
         assert going.wait(60)
     (job,) = jobs_of(slow).all()
@@ -542,17 +542,17 @@ def test_a_list_for_clients_names_no_path(engine: Engine, tmp_path: Path) -> Non
     assert node_of(engine, folder).look(engine)
     name = engine.library.location.library  # type: ignore[union-attr]
     with running(Libraries([engine.library.location], lambda _: engine)) as port:
-        known = {"authorization": f"Bearer {TOKEN}", "accept-language": "zh"}
+        fields = {"authorization": f"Bearer {TOKEN}", "accept-language": "zh"}
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", headers=known, trust_env=False
+            base_url=f"http://127.0.0.1:{port}", headers=fields, trust_env=False
         ) as http:
-            found = http.get("/api/jobs", params={"library": name}).json()["jobs"]
-            assert [(one["number"], one["state"]) for one in found] == [
+            rows = http.get("/api/jobs", params={"library": name}).json()["jobs"]
+            assert [(job["number"], job["state"]) for job in rows] == [
                 (first, "done"),
                 (second, "waiting"),
             ]
-            assert found[0]["text"] == f"{first}  添加 docs：完成，1 个文件"
-            assert str(tmp_path) not in str(found)
+            assert rows[0]["text"] == f"{first}  添加 docs：完成，1 个文件"
+            assert str(tmp_path) not in str(rows)
             assert http.post(f"/api/jobs/{second}/cancel").json() == {"cancelled": second}
             assert http.post(f"/api/jobs/{second}/cancel").status_code == 400
             assert http.get("/api/jobs").json()["jobs"][1]["state"] == "cancelled"
@@ -562,10 +562,10 @@ def test_a_list_for_clients_names_no_path(engine: Engine, tmp_path: Path) -> Non
 
 
 def house(words: str) -> bytes:
-    made = pymupdf.open()
-    made.new_page().insert_text((72, 72), words)
-    data: bytes = made.tobytes()
-    made.close()
+    pdf = pymupdf.open()
+    pdf.new_page().insert_text((72, 72), words)
+    data: bytes = pdf.tobytes()
+    pdf.close()
     return data
 
 
@@ -581,10 +581,10 @@ def on_nodes(
             monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, cache=cache, **__: cache)
             engines.append(engine := stack.enter_context(closing_engine(place)))
             port = stack.enter_context(running(Libraries([place], lambda _, e=engine: e)))
-            known = {"authorization": f"Bearer {TOKEN}"}
+            fields = {"authorization": f"Bearer {TOKEN}"}
             url = f"http://127.0.0.1:{port}"
-            made = httpx.Client(base_url=url, headers=known, trust_env=False, timeout=60)
-            clients.append(stack.enter_context(made))
+            client = httpx.Client(base_url=url, headers=fields, trust_env=False, timeout=60)
+            clients.append(stack.enter_context(client))
         yield clients[0], clients[1], engines[0], engines[1]
 
 
@@ -593,24 +593,29 @@ def test_a_page_is_drawn_by_a_node_that_was_not_given_the_file(
 ) -> None:
     words = "The unmistakablesecret house was opened in 1907."
     data = house(words)
-    with on_nodes(place, tmp_path, monkeypatch) as (one, two, here, there):
-        *_, (kind, said) = send(one, "house.pdf", data)
-        assert (kind, said["failed"]) == ("done", False)
-        send(two, "house.pdf", house("Another house."))
-        (second, first) = two.get("/api/documents").json()["documents"]
+    with on_nodes(place, tmp_path, monkeypatch) as (
+        first_node,
+        second_node,
+        first_engine,
+        second_engine,
+    ):
+        *_, (kind, record) = send(first_node, "house.pdf", data)
+        assert (kind, record["failed"]) == ("done", False)
+        send(second_node, "house.pdf", house("Another house."))
+        (second, first) = second_node.get("/api/documents").json()["documents"]
         assert {first["state"], second["state"]} == {"same"}
         assert sorted((*first["sources"], *second["sources"])) == ["house (2).pdf", "house.pdf"]
-        asked = {"document": first["id"], "start": 0, "end": 10}
-        view = two.get("/api/view", params=asked).json()
+        fields = {"document": first["id"], "start": 0, "end": 10}
+        view = second_node.get("/api/view", params=fields).json()
         assert (view["state"], view["marked"]) == ("same", True)
-        assert two.get(view["image"]).content.startswith(b"\x89PNG")
-        size = there.library.status().size_on_disk
+        assert second_node.get(view["image"]).content.startswith(b"\x89PNG")
+        size = second_engine.library.status().size_on_disk
         assert size > len(data)
-        for engine in (here, there):  # what is kept is kept in the database alone
+        for engine in (first_engine, second_engine):  # what is kept is kept in the database alone
             assert data[:200] not in bytes_on_disk(engine.library.directory)
-        assert two.delete(f"/api/documents/{first['id']}").json()["purged"]
-        assert two.get("/api/view", params=asked).status_code == 404
-        with there.library._catalogue.read() as snapshot:
+        assert second_node.delete(f"/api/documents/{first['id']}").json()["purged"]
+        assert second_node.get("/api/view", params=fields).status_code == 404
+        with second_engine.library._catalogue.read() as snapshot:
             rows = snapshot.sql.execute("SELECT source FROM files").fetchall()
             assert [Path(row[0]).name for row in rows] == ["house (2).pdf"]
 
@@ -619,24 +624,24 @@ def test_an_assistants_next_request_may_come_to_another_node(
     place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of a client of an older version, which begins with a handshake."""
-    with on_nodes(place, tmp_path, monkeypatch) as (one, two, _, _):
+    with on_nodes(place, tmp_path, monkeypatch) as (first_node, second_node, _, _):
 
         def call(http: httpx.Client, method: str, params: object) -> httpx.Response:
             body = {"jsonrpc": "2.0", "method": method, "params": params, "id": 1}
             accept = {"accept": "application/json, text/event-stream"}
             return http.post("/mcp", json=body, headers=accept)
 
-        begun = call(one, "initialize", GREETING)
-        assert "mcp-session-id" not in begun.raise_for_status().headers
-        assert '"search"' in call(two, "tools/list", {}).raise_for_status().text
+        greeting = call(first_node, "initialize", GREETING)
+        assert "mcp-session-id" not in greeting.raise_for_status().headers
+        assert '"search"' in call(second_node, "tools/list", {}).raise_for_status().text
 
 
 def test_an_upload_moves_with_its_library(
     place: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres: str
 ) -> None:
     data = house("The house was opened in 1907.")
-    with on_nodes(place, tmp_path, monkeypatch) as (one, _, _, _):
-        send(one, "house.pdf", data)
+    with on_nodes(place, tmp_path, monkeypatch) as (first_node, _, _, _):
+        send(first_node, "house.pdf", data)
     folder, back = tmp_path / "folder", read_url(f"{postgres}#{tmp_path.name} back")
     migrate_library(place, folder, indexes=indexes())
     assert (folder / "uploads" / "house.pdf").read_bytes() == data

@@ -23,13 +23,13 @@ QUESTION = "When was the glass house opened?"
 
 @pytest.fixture
 def client(served: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, max_retries=0) as opened:
-        yield opened
+    with openai.OpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, max_retries=0) as new_client:
+        yield new_client
 
 
 def ask(client: openai.OpenAI, **more: object) -> openai.types.chat.ChatCompletion:
-    asked = {"model": "localrag", "messages": [{"role": "user", "content": QUESTION}], **more}
-    return client.chat.completions.create(**asked)  # type: ignore[call-overload,no-any-return]
+    body = {"model": "localrag", "messages": [{"role": "user", "content": QUESTION}], **more}
+    return client.chat.completions.create(**body)  # type: ignore[call-overload,no-any-return]
 
 
 def test_libraries_are_models(client: openai.OpenAI) -> None:
@@ -41,21 +41,21 @@ def test_libraries_are_models(client: openai.OpenAI) -> None:
 
 
 def test_an_answer_cites_with_an_address(client: openai.OpenAI, served: Served) -> None:
-    done = ask(client)
-    message = done.choices[0].message
+    completion = ask(client)
+    message = completion.choices[0].message
     assert message.content == "It was opened in 1907 [1]."
     assert message.annotations is not None
-    (cited,) = (one.url_citation for one in message.annotations)
-    assert message.content[cited.start_index : cited.end_index] == "[1]"
-    assert cited.title == "garden.txt, p. 1"
-    assert cited.url.startswith(f"{served.url}/view#library=garden&")
-    assert done.model_extra is not None
-    assert done.model_extra["localrag"]["citations"][0]["quote"] in GARDEN
-    assert done.usage is not None
+    (citation,) = (annotation.url_citation for annotation in message.annotations)
+    assert message.content[citation.start_index : citation.end_index] == "[1]"
+    assert citation.title == "garden.txt, p. 1"
+    assert citation.url.startswith(f"{served.url}/view#library=garden&")
+    assert completion.model_extra is not None
+    assert completion.model_extra["localrag"]["citations"][0]["quote"] in GARDEN
+    assert completion.usage is not None
     count = served.llm.count_tokens
-    assert done.usage.prompt_tokens == count(QUESTION)
-    assert done.usage.completion_tokens == count(message.content)
-    assert done.usage.total_tokens == count(QUESTION) + count(message.content)
+    assert completion.usage.prompt_tokens == count(QUESTION)
+    assert completion.usage.completion_tokens == count(message.content)
+    assert completion.usage.total_tokens == count(QUESTION) + count(message.content)
 
 
 def test_the_address_opens_for_who_brings_nothing_but_it(
@@ -79,25 +79,31 @@ def test_markers_count_sources_as_clients_do(client: openai.OpenAI, served: Serv
     # Neither passage holds all of it, but each a part.
     served.llm.denied = "Compare"
     served.llm.parts = ("When the glass house opened", "茶园采摘")
-    asked = [{"role": "user", "content": "Compare when the glass house 茶园 opened and 采摘."}]
-    message = ask(client, messages=asked).choices[0].message
-    stream = ask(client, messages=asked, stream=True)
+    chat = [{"role": "user", "content": "Compare when the glass house 茶园 opened and 采摘."}]
+    message = ask(client, messages=chat).choices[0].message
+    stream = ask(client, messages=chat, stream=True)
     deltas = [chunk.choices[0].delta for chunk in stream if chunk.choices]
     assert message.content is not None
     assert re.findall(r"\[(\d)\]", message.content) == ["1", "2", "1", "2"]
     assert message.content.endswith("a[2] = 1\n```"), "code has no markers"
     assert "".join(delta.content or "" for delta in deltas) == message.content
     assert message.annotations is not None
-    cited = [one.url_citation for one in message.annotations]
-    assert [message.content[one.start_index : one.end_index] for one in cited] == [
+    citations = [annotation.url_citation for annotation in message.annotations]
+    assert [
+        message.content[citation.start_index : citation.end_index] for citation in citations
+    ] == [
         "[1]",
         "[2]",
         "[1]",
     ]
-    assert [one.title for one in cited] == ["tea.txt, p. 1", "garden.txt, p. 1", "tea.txt, p. 1"]
-    assert cited[0].url == cited[2].url, "one source"
-    record = ask(client, messages=asked).model_extra["localrag"]  # type: ignore[index]
-    assert {one["marker"]: one["source"] for one in record["citations"]} == {
+    assert [citation.title for citation in citations] == [
+        "tea.txt, p. 1",
+        "garden.txt, p. 1",
+        "tea.txt, p. 1",
+    ]
+    assert citations[0].url == citations[2].url, "one source"
+    record = ask(client, messages=chat).model_extra["localrag"]  # type: ignore[index]
+    assert {citation["marker"]: citation["source"] for citation in record["citations"]} == {
         1: "tea.txt",
         2: "garden.txt",
     }
@@ -109,10 +115,10 @@ def test_a_stream_says_the_same(client: openai.OpenAI) -> None:
     chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     assert "".join(delta.content or "" for delta in deltas) == whole.content
-    (found,) = (delta.annotations for delta in deltas if hasattr(delta, "annotations"))
+    (notes,) = (delta.annotations for delta in deltas if hasattr(delta, "annotations"))
     assert whole.annotations is not None
-    assert [one["url_citation"]["title"] for one in found] == [
-        one.url_citation.title for one in whole.annotations
+    assert [annotation["url_citation"]["title"] for annotation in notes] == [
+        annotation.url_citation.title for annotation in whole.annotations
     ]
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert chunks[-1].usage is not None
@@ -126,22 +132,22 @@ def test_a_stream_ends_with_done(served: Served) -> None:
 
 
 def test_self_rag_by_the_model_s_name(client: openai.OpenAI) -> None:
-    done = ask(client, model="localrag/garden:self-rag")
-    assert done.model_extra is not None
-    assert "relevance" in {step["name"] for step in done.model_extra["localrag"]["trace"]}
+    completion = ask(client, model="localrag/garden:self-rag")
+    assert completion.model_extra is not None
+    assert "relevance" in {step["name"] for step in completion.model_extra["localrag"]["trace"]}
 
 
 def test_a_follow_up_is_understood(client: openai.OpenAI, served: Served) -> None:
     served.llm.replies.append("How many orchids does the glass house have?")
-    said = [
+    chat = [
         {"role": "system", "content": "Be a pirate."},
         {"role": "user", "content": QUESTION},
         {"role": "assistant", "content": "In 1907."},
         {"role": "user", "content": [{"type": "text", "text": "And how many orchids has it?"}]},
     ]
-    done = ask(client, messages=said)
-    assert done.model_extra is not None
-    assert "orchids" in done.model_extra["localrag"]["question"]
+    completion = ask(client, messages=chat)
+    assert completion.model_extra is not None
+    assert "orchids" in completion.model_extra["localrag"]["question"]
 
 
 @pytest.mark.parametrize(
@@ -163,19 +169,19 @@ def test_what_cannot_be_asked_is_said(
     client: openai.OpenAI, more: dict[str, object], status: int
 ) -> None:
     for stream in (False, True):
-        with pytest.raises(openai.APIStatusError) as refused:
+        with pytest.raises(openai.APIStatusError) as error:
             ask(client, stream=stream, **more)
-        assert refused.value.status_code == status
-        assert refused.value.type == "invalid_request_error"
-        assert refused.value.code == ("model_not_found" if status == 404 else REFUSED)
-        assert refused.value.param is None
+        assert error.value.status_code == status
+        assert error.value.type == "invalid_request_error"
+        assert error.value.code == ("model_not_found" if status == 404 else REFUSED)
+        assert error.value.param is None
 
 
 def test_settings_of_a_model_are_ignored(client: openai.OpenAI) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     settings = {"temperature": 2, "max_tokens": 1, "stop": ["opened"], "seed": 7}
-    done = ask(client, tools=[tool], response_format={"type": "text"}, **settings)
-    assert done.choices[0].message.content == "It was opened in 1907 [1]."
+    completion = ask(client, tools=[tool], response_format={"type": "text"}, **settings)
+    assert completion.choices[0].message.content == "It was opened in 1907 [1]."
 
 
 @pytest.mark.parametrize(
@@ -202,11 +208,11 @@ def test_every_error_has_the_form_of_the_protocol(
     served: Served, method: str, path: str, body: bytes, status: int, code: str | None
 ) -> None:
     with served.client() as http:
-        refused = http.request(
+        response = http.request(
             method, path, content=body, headers={"content-type": "application/json"}
         )
-    assert refused.status_code == status
-    error = refused.json()["error"]
+    assert response.status_code == status
+    error = response.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
     assert (error["type"], error["code"]) == ("invalid_request_error", code)
     assert error["message"]
@@ -217,38 +223,38 @@ def test_what_goes_wrong_here_keeps_its_form_and_its_reason(
 ) -> None:
     served.engine.search = None  # type: ignore[assignment,method-assign]
     with served.client() as http:
-        failed = http.post("/v1/vector_stores/default/search", json={"query": "x"})
-    assert failed.status_code == 500
-    assert failed.json()["error"]["type"] == "server_error"
-    assert "NoneType" not in failed.text
+        response = http.post("/v1/vector_stores/default/search", json={"query": "x"})
+    assert response.status_code == 500
+    assert response.json()["error"]["type"] == "server_error"
+    assert "NoneType" not in response.text
     assert "A request failed." in caplog.text
 
 
 def test_responses_with_their_search_and_citations(client: openai.OpenAI, served: Served) -> None:
-    done = client.responses.create(model="localrag", input=QUESTION)
-    assert done.output_text == "It was opened in 1907 [1]."
-    search, message = done.output
+    completion = client.responses.create(model="localrag", input=QUESTION)
+    assert completion.output_text == "It was opened in 1907 [1]."
+    search, message = completion.output
     assert search.type == "file_search_call"
     assert search.results is not None
     assert search.results[0].text == GARDEN
     assert message.type == "message"
     (text,) = message.content
     assert text.type == "output_text"
-    (cited,) = text.annotations
-    assert cited.type == "file_citation"
-    assert cited.filename == "garden.txt"
-    assert done.output_text[: cited.index].endswith("[1]")
-    assert done.usage is not None
-    assert done.usage.input_tokens == served.llm.count_tokens(QUESTION)
+    (citation,) = text.annotations
+    assert citation.type == "file_citation"
+    assert citation.filename == "garden.txt"
+    assert completion.output_text[: citation.index].endswith("[1]")
+    assert completion.usage is not None
+    assert completion.usage.input_tokens == served.llm.count_tokens(QUESTION)
 
 
 def test_a_response_comes_in_the_order_of_the_reference(client: openai.OpenAI) -> None:
     with client.responses.stream(model="localrag", input=QUESTION) as stream:
         events = list(stream)
         whole = stream.get_final_response()
-    deltas = [each.delta for each in events if each.type == "response.output_text.delta"]
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
     assert "".join(deltas) == whole.output_text == "It was opened in 1907 [1]."
-    kinds = [each.type.removeprefix("response.") for each in events]
+    kinds = [event.type.removeprefix("response.") for event in events]
     assert [kind for kind, _ in itertools.groupby(kinds)] == [
         "created",
         "in_progress",
@@ -266,8 +272,8 @@ def test_a_response_comes_in_the_order_of_the_reference(client: openai.OpenAI) -
         "output_item.done",
         "completed",
     ]
-    assert [each.sequence_number for each in events] == list(range(len(events)))
-    ids = {each.item_id for each in events if each.type == "response.output_text.delta"}
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    ids = {event.item_id for event in events if event.type == "response.output_text.delta"}
     assert ids == {whole.output[1].id}
 
 
@@ -277,12 +283,12 @@ def test_a_response_that_fails_says_so(client: openai.OpenAI, served: Served) ->
 
     served.llm.stream = fail  # type: ignore[method-assign]
     events = list(client.responses.create(model="localrag", input=QUESTION, stream=True))
-    assert [each.type for each in events[-2:]] == ["error", "response.failed"]
-    failed = events[-1]
-    assert failed.type == "response.failed"
-    assert failed.response.status == "failed"
-    assert failed.response.error is not None
-    assert "The model stopped." in failed.response.error.message
+    assert [event.type for event in events[-2:]] == ["error", "response.failed"]
+    failure = events[-1]
+    assert failure.type == "response.failed"
+    assert failure.response.status == "failed"
+    assert failure.response.error is not None
+    assert "The model stopped." in failure.response.error.message
 
 
 @pytest.mark.parametrize(
@@ -307,8 +313,8 @@ def test_embeddings_as_numbers_and_as_bytes(client: openai.OpenAI, served: Serve
     assert len(plain) == 2
     with served.client() as http:
         body = {"input": "tea", "encoding_format": "base64"}
-        packed = http.post("/v1/embeddings", json=body).json()["data"][0]["embedding"]
-    floats = struct.unpack(f"<{len(plain[0].embedding)}f", base64.b64decode(packed))
+        encoded = http.post("/v1/embeddings", json=body).json()["data"][0]["embedding"]
+    floats = struct.unpack(f"<{len(plain[0].embedding)}f", base64.b64decode(encoded))
     assert list(floats) == pytest.approx(plain[0].embedding)
 
 
@@ -345,7 +351,7 @@ def test_a_search_and_an_order(served: Served) -> None:
             assert hit["content"][0]["text"] == GARDEN
         body = {"query": "orchids", "documents": ["tea in spring", "two hundred orchids"]}
         results = http.post("/v1/rerank", json={**body, "top_n": 1}).json()["results"]
-    assert [one["index"] for one in results] == [1]
+    assert [result["index"] for result in results] == [1]
 
 
 def test_a_client_that_leaves_frees_the_model(served: Served) -> None:
@@ -354,8 +360,8 @@ def test_a_client_that_leaves_frees_the_model(served: Served) -> None:
     with served.client() as http:
         with http.stream("POST", "/v1/chat/completions", json=body) as response:
             next(line for line in response.iter_lines() if "word1" in line)
-        started = time.monotonic()
+        start = time.monotonic()
         served.llm.pieces, served.llm.pause = ("It was opened in 1907 [1].",), 0.0
-        done = http.post("/v1/chat/completions", json={**body, "stream": False}).json()
-    assert done["choices"][0]["message"]["content"] == "It was opened in 1907 [1]."
-    assert time.monotonic() - started < len(LONG) * LONG_PAUSE / 2
+        reply = http.post("/v1/chat/completions", json={**body, "stream": False}).json()
+    assert reply["choices"][0]["message"]["content"] == "It was opened in 1907 [1]."
+    assert time.monotonic() - start < len(LONG) * LONG_PAUSE / 2

@@ -53,7 +53,7 @@ def place() -> Iterator[Path]:
 
 
 def as_other(served: Served, *paths: Path) -> dict[str, object]:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-I", "-c", OTHER, str(served.port), *map(str, paths)],
         capture_output=True,
         text=True,
@@ -61,8 +61,8 @@ def as_other(served: Served, *paths: Path) -> dict[str, object]:
         cwd="/",
         timeout=60,
     )
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    record: dict[str, object] = json.loads(result.stdout)
+    return record
 
 
 def test_they_read_neither_token_nor_library_and_are_not_answered(
@@ -75,16 +75,16 @@ def test_they_read_neither_token_nor_library_and_are_not_answered(
     (place / "readable").chmod(0o644)
     with serving(place / "garden", Writing()) as served:
         with served.client() as client:
-            sent = client.post(
+            response = client.post(
                 "/api/documents?library=garden&name=moss.txt",
                 content=b"The moss garden opens at nine.",
                 headers={"content-type": "application/octet-stream"},
             )
-            assert sent.is_success
-            assert "event: done" in sent.text
+            assert response.is_success
+            assert "event: done" in response.text
         uploads = place / "garden" / "uploads"
         [moss] = [path for path in uploads.rglob("*") if path.is_file()]
-        found = as_other(served, place / "readable", token, token.parent, uploads, moss)
-    closed = dict.fromkeys(map(str, (token, token.parent, uploads, moss)), "denied")
-    refused = dict.fromkeys(("/api/status", "/api/search", "/metrics"), 401)
-    assert found == {str(place / "readable"): 33, **closed, **refused}
+        results = as_other(served, place / "readable", token, token.parent, uploads, moss)
+    denials = dict.fromkeys(map(str, (token, token.parent, uploads, moss)), "denied")
+    statuses = dict.fromkeys(("/api/status", "/api/search", "/metrics"), 401)
+    assert results == {str(place / "readable"): 33, **denials, **statuses}

@@ -58,8 +58,8 @@ def kept(node: Node) -> Kept:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with shared(folders(tmp_path_factory.mktemp("shared")), Kept()) as one:
-        yield one
+    with shared(folders(tmp_path_factory.mktemp("shared")), Kept()) as shared_node:
+        yield shared_node
 
 
 @pytest.fixture(autouse=True)
@@ -82,27 +82,27 @@ def tokens(node: Node) -> dict[str, str]:
 
 def declared() -> set[tuple[str, str]]:
     """Every method of every route that a server has."""
-    found = set()
-    for one in routes_of(Libraries([], lambda _: None), Access("x" * 20, 1)):  # type: ignore[arg-type,return-value]
-        if isinstance(one, Mount):
-            found.add(("GET", one.path))
+    routes = set()
+    for route in routes_of(Libraries([], lambda _: None), Access("x" * 20, 1)):  # type: ignore[arg-type,return-value]
+        if isinstance(route, Mount):
+            routes.add(("GET", route.path))
         else:
-            assert isinstance(one, Route)
-            methods = one.methods or {"GET", "POST", "DELETE"}  # an application of its own
-            found |= {(method, one.path) for method in methods - {"HEAD"}}
-    return found
+            assert isinstance(route, Route)
+            methods = route.methods or {"GET", "POST", "DELETE"}  # an application of its own
+            routes |= {(method, route.path) for method in methods - {"HEAD"}}
+    return routes
 
 
 def test_every_route_says_the_least_role_that_it_takes() -> None:
     assert declared() == set(LEAST)
 
 
-def call(name: str, **asked: object) -> dict[str, object]:
+def call(name: str, **fields: object) -> dict[str, object]:
     """A call of a tool."""
-    said = {"name": name, "arguments": asked}
+    parameters = {"name": name, "arguments": fields}
     return {
         "headers": {"accept": "application/json, text/event-stream"},
-        "json": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": said},
+        "json": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": parameters},
     }
 
 
@@ -110,8 +110,8 @@ def _query(library: str) -> dict[str, object]:
     return {"params": {"library": library}}
 
 
-def _model(library: str, **asked: object) -> dict[str, object]:
-    return {"json": {"model": f"localrag/{library}", **asked}}
+def _model(library: str, **fields: object) -> dict[str, object]:
+    return {"json": {"model": f"localrag/{library}", **fields}}
 
 
 SPAN = {"document": DOCUMENT, "start": "0", "end": "5"}
@@ -203,8 +203,8 @@ class Told:
 def told(http: httpx.Client, key: tuple[str, str], library: str) -> Told:
     """What a route answers about a library; of a stream that goes well only that it does."""
     method, path = key
-    sent = {"url": path.replace("{conversation}", "0" * 16), **SENT[key](library)}
-    with http.stream(method, **sent) as response:
+    request = {"url": path.replace("{conversation}", "0" * 16), **SENT[key](library)}
+    with http.stream(method, **request) as response:
         streams = response.headers.get("content-type", "").startswith("text/event-stream")
         if streams and path != "/mcp":
             return Told(response.status_code, "")
@@ -223,42 +223,46 @@ def test_a_library_of_others_is_answered_like_one_that_was_never_there(
             assert never.status == (200 if key[1] == "/mcp" else 404)
             for library in TEXTS:
                 has = WHO[name].get(library, "")
-                found = told(http, key, library)
+                reply = told(http, key, library)
                 if not has:
-                    assert found == never, f"{name} is told of {library}"
-                    assert (name, library) not in {one[:2] for one in kept(node).log}
+                    assert reply == never, f"{name} is told of {library}"
+                    assert (name, library) not in {entry[:2] for entry in kept(node).log}
                 elif ORDER.index(has) < ORDER.index(LEAST[key]):
-                    assert found.status == 403
-                    assert LEAST[key] in found.text
+                    assert reply.status == 403
+                    assert LEAST[key] in reply.text
                 else:
-                    assert not found.is_not_there
-                    assert found.status not in (401, 403, 500, 503), found.text
+                    assert not reply.is_not_there
+                    assert reply.status not in (401, 403, 500, 503), reply.text
 
 
 def test_lists_name_only_what_one_may_read(node: Node) -> None:
     for name, token in tokens(node).items():
         with node.client(token) as http:
-            mine = [one for one in TEXTS if one in WHO[name]]
+            own_libraries = [library for library in TEXTS if library in WHO[name]]
             status = http.get("/api/status").json()
             assert status["user"] == {"name": name, "by_proxy": False}
-            assert [one["name"] for one in status["libraries"]] == mine
-            assert [one["role"] for one in status["libraries"]] == [WHO[name][one] for one in mine]
-            assert [one["name"] for one in http.get("/libraries").json()["libraries"]] == mine
-            others = set(TEXTS) - set(mine)
+            assert [library["name"] for library in status["libraries"]] == own_libraries
+            assert [library["role"] for library in status["libraries"]] == [
+                WHO[name][library] for library in own_libraries
+            ]
+            assert [
+                library["name"] for library in http.get("/libraries").json()["libraries"]
+            ] == own_libraries
+            foreign_libraries = set(TEXTS) - set(own_libraries)
             listing: dict[str, Any] = {"headers": {"accept": "application/json, text/event-stream"}}
             resources = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {}}
             for text in (
                 http.get("/v1/models").text,
                 http.get("/metrics").text,
-                http.get("/api/settings").text if mine else "",
+                http.get("/api/settings").text if own_libraries else "",
                 http.post("/mcp", **call("status")).text,
                 http.post("/mcp", json=resources, **listing).text,
             ):
-                assert not any(other in text for other in others), text
-            if mine:
-                assert mine[0] in http.get("/v1/models").text
-                found = http.post("/api/search", json=ASKED).json()["passages"]
-                assert [one["source"] for one in found] == [f"{mine[0]}.txt"]
+                assert not any(other in text for other in foreign_libraries), text
+            if own_libraries:
+                assert own_libraries[0] in http.get("/v1/models").text
+                passages = http.post("/api/search", json=ASKED).json()["passages"]
+                assert [passage["source"] for passage in passages] == [f"{own_libraries[0]}.txt"]
             else:
                 assert http.post("/api/search", json=ASKED).status_code == 404
                 assert http.get("/v1/models").json()["data"] == []
@@ -267,12 +271,12 @@ def test_lists_name_only_what_one_may_read(node: Node) -> None:
 def test_a_reader_adds_removes_and_changes_nothing(node: Node) -> None:
     token = tokens(node)["ben"]
     with node.client(token) as http:
-        sent = http.post(
+        response = http.post(
             "/api/documents?name=x.txt",
             content=b"A new document.",
             headers={"content-type": "application/octet-stream"},
         )
-        assert sent.status_code == 403
+        assert response.status_code == 403
         assert http.delete(f"/api/documents/{DOCUMENT}").status_code == 403
         assert http.post("/api/history", json={"on": True}).status_code == 403
         offered = http.post(
@@ -289,18 +293,18 @@ def test_a_reader_adds_removes_and_changes_nothing(node: Node) -> None:
 def test_nobody_changes_the_settings_of_the_server(node: Node) -> None:
     with node.client(tokens(node)["ada"]) as http:
         change = {"key": "answer.k", "value": 3}
-        refused = http.post("/api/settings", json=change)
-        assert refused.status_code == 403
-        assert "people share" in refused.json()["error"]["message"]
-        refused = http.post("/api/settings", json=change, headers={"accept-language": "zh"})
-        assert "多人共用一台服务器" in refused.json()["error"]["message"]
-        shown = http.get("/api/settings").json()["settings"]
-        assert {one["key"].partition(".")[0] for one in shown} == {
+        response = http.post("/api/settings", json=change)
+        assert response.status_code == 403
+        assert "people share" in response.json()["error"]["message"]
+        response = http.post("/api/settings", json=change, headers={"accept-language": "zh"})
+        assert "多人共用一台服务器" in response.json()["error"]["message"]
+        settings = http.get("/api/settings").json()["settings"]
+        assert {setting["key"].partition(".")[0] for setting in settings} == {
             "answer",
             "retrieval",
             "reranker",
         }
-        assert not any(one["changeable"] for one in shown)
+        assert not any(setting["changeable"] for setting in settings)
 
 
 # Who asks
@@ -309,13 +313,13 @@ def test_nobody_changes_the_settings_of_the_server(node: Node) -> None:
 def test_the_rights_of_who_asks_go_with_the_request_wherever_its_work_is_done(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: set[object] = set()
-    read = SqliteCatalogue.read
+    users: set[object] = set()
+    read_snapshot = SqliteCatalogue.read
 
     def watched(self: SqliteCatalogue) -> Any:
         if threading.current_thread().name != "following":
-            seen.add(acting.get())
-        return read(self)
+            users.add(acting.get())
+        return read_snapshot(self)
 
     monkeypatch.setattr(SqliteCatalogue, "read", watched)
     ada, ben, _ = tokens(node).values()
@@ -324,16 +328,16 @@ def test_the_rights_of_who_asks_go_with_the_request_wherever_its_work_is_done(
             with node.client(token) as http:
                 told(http, key, "garden")
     with node.client(ada) as http, connect_sse(http, "POST", "/api/ask", json=ASKED) as source:
-        assert "answer" in {one.event for one in source.iter_sse()}
-    names = {getattr(one, "name", one) for one in seen}
+        assert "answer" in {event.event for event in source.iter_sse()}
+    names = {getattr(user, "name", user) for user in users}
     assert names == {"ada", "ben"}
 
 
 def test_without_a_token_of_a_user_nothing_is_told(node: Node) -> None:
     tokens(node)
-    for given in ("", "Bearer", "Bearer wrong", f"Bearer {'x' * 2000}"):
+    for value in ("", "Bearer", "Bearer wrong", f"Bearer {'x' * 2000}"):
         for path in ("/api/status", "/v1/models", "/mcp", "/metrics", "/nowhere"):
-            with node.client(authorization=given) as http:
+            with node.client(authorization=value) as http:
                 assert http.get(path).status_code == 401
     with node.client(cookie=f"{node.access.cookie}={node.access.session}") as http:
         assert http.get("/api/status").status_code == 401
@@ -416,39 +420,39 @@ def take(node: Node, what: str) -> None:
 def test_an_answer_under_way_is_broken_off_and_says_why(node: Node, what: str, path: str) -> None:
     token = tokens(node)["ben"]
     node.llm.pieces, node.llm.pause = LONGER, LONG_PAUSE
-    heard: list[ServerSentEvent] = []
+    events: list[ServerSentEvent] = []
     # A comparison says nothing of an answer before its end.
     taking = take_once_it_writes(node, what) if path == "/api/compare" else None
     with (
         node.client(token, **{"accept-language": "zh"}) as http,
         connect_sse(http, "POST", path, json=STREAMS[path]) as source,
     ):
-        for one in source.iter_sse():
-            heard.append(one)
-            if len(heard) == 12 and taking is None:
+        for event in source.iter_sse():
+            events.append(event)
+            if len(events) == 12 and taking is None:
                 take(node, what)
     if taking is not None:
         taking.join()
-    assert len(heard) < len(LONGER) / 2
+    assert len(events) < len(LONGER) / 2
     error = {"message": BARRED, "type": "invalid_request_error", "param": None}
     error |= {"code": "not_allowed"}
-    *before, last = heard
+    *before, last = events
     if path == "/v1/chat/completions":
         assert last.data == "[DONE]"
         assert before[-1].json() == {"error": error}
-        assert all(one.json()["choices"][0]["finish_reason"] is None for one in before[:-1])
+        assert all(part.json()["choices"][0]["finish_reason"] is None for part in before[:-1])
     elif path == "/v1/responses":
-        numbers = [one.json()["sequence_number"] for one in heard]
-        assert numbers == list(range(len(heard)))
+        numbers = [part.json()["sequence_number"] for part in events]
+        assert numbers == list(range(len(events)))
         assert before[-1].event == before[-1].json()["type"] == "error"
         assert (before[-1].json()["code"], before[-1].json()["message"]) == ("not_allowed", BARRED)
-        failed = last.json()["response"]
-        assert (last.event, failed["status"]) == ("response.failed", "failed")
-        assert failed["error"] == {"code": "not_allowed", "message": BARRED}
-        assert failed["id"] == heard[0].json()["response"]["id"]
+        failure = last.json()["response"]
+        assert (last.event, failure["status"]) == ("response.failed", "failed")
+        assert failure["error"] == {"code": "not_allowed", "message": BARRED}
+        assert failure["id"] == events[0].json()["response"]["id"]
     else:
         assert (last.event, last.json()) == ("error", error)
-    assert not {"answer", "compared", "response.completed"} & {one.event for one in heard}
+    assert not {"answer", "compared", "response.completed"} & {part.event for part in events}
 
 
 @pytest.mark.usefixtures("quick")
@@ -488,11 +492,11 @@ def test_what_a_search_has_found_is_not_told_to_who_lost_a_right_meanwhile(
         time.sleep(0.2)
         return embed(texts)
 
-    asked = ASKED if path == "/api/search" else {"query": QUESTION}
+    body = ASKED if path == "/api/search" else {"query": QUESTION}
     with node.client(token, **{"accept-language": "zh"}) as http:
-        assert GARDEN in http.post(path, json=asked).text
+        assert GARDEN in http.post(path, json=body).text
         monkeypatch.setattr(EMBEDDER, "embed_queries", slowly)
-        reply = http.post(path, json=asked)
+        reply = http.post(path, json=body)
     assert reply.status_code == 401
     assert reply.json()["error"]["message"] == BARRED
 
@@ -547,11 +551,11 @@ def test_where_the_users_cannot_be_asked_it_is_said(node: Node) -> None:
     token = tokens(node)["ada"]
     kept(node).down = True
     with node.client(token) as http:
-        refused = http.get("/api/status")
-        assert refused.status_code == 503
-        assert "database" in refused.json()["error"]["message"]
-        refused = http.get("/api/status", headers={"accept-language": "zh"})
-        assert "数据库，请稍后重试" in refused.json()["error"]["message"]
+        response = http.get("/api/status")
+        assert response.status_code == 503
+        assert "database" in response.json()["error"]["message"]
+        response = http.get("/api/status", headers={"accept-language": "zh"})
+        assert "数据库，请稍后重试" in response.json()["error"]["message"]
         assert http.get("/healthz").status_code == 200
 
 
@@ -565,23 +569,25 @@ def test_a_silent_database_holds_up_nobody(node: Node, monkeypatch: pytest.Monke
         return ask(secret)
 
     monkeypatch.setattr(users, "by_token", by_token)
-    said: list[int] = []
+    codes: list[int] = []
 
     def look() -> None:
         with node.client(token) as http:
-            said.append(http.get("/api/status").status_code)
+            codes.append(http.get("/api/status").status_code)
 
     waiting = [threading.Thread(target=look) for _ in range(20)]
-    for one in waiting:
-        one.start()
-    for one in waiting:
-        one.join()
-    held = [one for one in threading.enumerate() if one.name.startswith("who asks")]
+    for thread in waiting:
+        thread.start()
+    for thread in waiting:
+        thread.join()
+    threads = [
+        survivor for survivor in threading.enumerate() if survivor.name.startswith("who asks")
+    ]
     speaks.set()
-    assert said == [503] * 20
-    assert len(held) <= 8
+    assert codes == [503] * 20
+    assert len(threads) <= 8
     look()
-    assert said[-1] == 200
+    assert codes[-1] == 200
 
 
 def test_what_cannot_be_written_down_is_not_told(node: Node) -> None:
@@ -589,9 +595,9 @@ def test_what_cannot_be_written_down_is_not_told(node: Node) -> None:
     with node.client(token) as http:
         assert http.get("/api/status").status_code == 200
         kept(node).down = True  # who asks is remembered for a moment
-        refused = http.post("/api/search", json=ASKED)
-        assert refused.status_code == 503
-        assert "1907" not in refused.text
+        response = http.post("/api/search", json=ASKED)
+        assert response.status_code == 503
+        assert "1907" not in response.text
 
 
 def test_what_is_done_is_written_down(node: Node) -> None:
@@ -599,14 +605,14 @@ def test_what_is_done_is_written_down(node: Node) -> None:
     with node.client(token) as http:
         for key in SENT:
             told(http, key, "garden")
-    done = {(what, words) for user, library, what, words in kept(node).log}
+    deeds = {(action, words) for user, library, action, words in kept(node).log}
     assert {(user, library) for user, library, _, _ in kept(node).log} == {("ada", "garden")}
-    assert {("search", QUESTION), ("ask", QUESTION), ("page", DOCUMENT)} <= done
-    assert {("add", "x.txt"), ("remove", "none")} <= done
-    assert {what for what, _ in done} <= set(get_args(Action))
+    assert {("search", QUESTION), ("ask", QUESTION), ("page", DOCUMENT)} <= deeds
+    assert {("add", "x.txt"), ("remove", "none")} <= deeds
+    assert {action for action, _ in deeds} <= set(get_args(Action))
     with node.client(token) as http:
-        asked = http.get("/api/audit?library=garden").json()["asked"]
-    assert asked == [list(one) for one in reversed(kept(node).log)]
+        log = http.get("/api/audit?library=garden").json()["asked"]
+    assert log == [list(entry) for entry in reversed(kept(node).log)]
 
 
 def test_a_list_is_written_down_once_a_minute(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -618,9 +624,9 @@ def test_a_list_is_written_down_once_a_minute(node: Node, monkeypatch: pytest.Mo
     token = who["ada"]
 
     def listed() -> list[tuple[str, str]]:
-        for one in kept(node).log:
-            assert one[2:] == ("list", None)
-        return [one[:2] for one in kept(node).log]
+        for entry in kept(node).log:
+            assert entry[2:] == ("list", None)
+        return [line[:2] for line in kept(node).log]
 
     with node.client(token) as http:
         for path in ("/api/documents", "/api/unread", "/api/documents"):
@@ -644,7 +650,7 @@ def test_a_list_is_written_down_once_a_minute(node: Node, monkeypatch: pytest.Mo
 
 def cookie_of(response: httpx.Response) -> str:
     assert response.status_code == 204
-    parts = [one.strip().lower() for one in response.headers["set-cookie"].split(";")]
+    parts = [attribute.strip().lower() for attribute in response.headers["set-cookie"].split(";")]
     assert {"httponly", "samesite=strict"} <= set(parts)
     return str(response.headers["set-cookie"].split(";")[0])
 
@@ -658,16 +664,16 @@ def test_a_session_of_one_node_counts_on_another_and_ends_on_both(
     proxy = "https://docs.example"
     host = {"host": "docs.example"}
     nodes = [shared(folders(tmp_path / name), users, proxy=proxy) for name in ("one", "two")]
-    with nodes[0] as one, nodes[1] as two:
-        with one.client(token, **host) as http:
+    with nodes[0] as first_node, nodes[1] as second_node:
+        with first_node.client(token, **host) as http:
             cookie = cookie_of(http.post("/session"))
         assert token not in cookie
-        for node in (one, two):
+        for node in (first_node, second_node):
             with node.client(cookie=cookie, **host) as http:
                 assert http.get("/api/status").json()["user"]["name"] == "ada"
-        with two.client(cookie=cookie, **host) as http:
+        with second_node.client(cookie=cookie, **host) as http:
             assert "Max-Age=0" in http.delete("/session").headers["set-cookie"]
-        for node in (one, two):
+        for node in (first_node, second_node):
             with node.client(cookie=cookie, **host) as http:
                 assert http.get("/api/status").status_code == 401
     assert users.by_token(token) is not None
@@ -678,25 +684,25 @@ def test_the_header_of_a_proxy_counts_only_with_its_secret(tmp_path: Path) -> No
     token = users.add("ada", garden="reader")
     secret = "a-secret-of-the-proxy-alone"
     sign_on = SignOn("x-remote-user", secret)
-    said = {"x-remote-user": "ada"}
+    fields = {"x-remote-user": "ada"}
     with shared(folders(tmp_path), users, sign_on=sign_on, proxy="https://docs.example") as node:
 
         def status(**headers: str) -> httpx.Response:
             with node.client(host="docs.example", **headers) as http:
-                found: httpx.Response = http.get("/api/status")
-            return found
+                response: httpx.Response = http.get("/api/status")
+            return response
 
         for proof in ({}, {SECRET_HEADER: "wrong"}, {SECRET_HEADER: ""}):
-            assert status(**said, **proof).status_code == 403
+            assert status(**fields, **proof).status_code == 403
             bearer = {"authorization": f"Bearer {token}"}
-            assert status(**said, **proof, **bearer).status_code == 403
-        found = status(**said, **{SECRET_HEADER: secret})
-        assert found.json()["user"] == {"name": "ada", "by_proxy": True}
-        others = ("bob", "", "ada\tx", "ada\xa0", "\u2003ada", "ada\u3000", "ada\x85")
-        for other in (*(one.encode() for one in others), b"ada\xa0"):
-            given = [("host", "docs.example"), ("x-remote-user", other), (SECRET_HEADER, secret)]
+            assert status(**fields, **proof, **bearer).status_code == 403
+        reply = status(**fields, **{SECRET_HEADER: secret})
+        assert reply.json()["user"] == {"name": "ada", "by_proxy": True}
+        names = ("bob", "", "ada\tx", "ada\xa0", "\u2003ada", "ada\u3000", "ada\x85")
+        for other in (*(name.encode() for name in names), b"ada\xa0"):
+            pairs = [("host", "docs.example"), ("x-remote-user", other), (SECRET_HEADER, secret)]
             with node.client() as http:
-                assert http.get("/api/status", headers=given).status_code == 403, other
+                assert http.get("/api/status", headers=pairs).status_code == 403, other
         twice = [("host", "docs.example"), (SECRET_HEADER, secret)]
         twice += [("x-remote-user", "ada"), ("x-remote-user", "ben")]
         url = f"http://127.0.0.1:{node.port}/api/status"
@@ -704,16 +710,16 @@ def test_the_header_of_a_proxy_counts_only_with_its_secret(tmp_path: Path) -> No
         assert status(**{SECRET_HEADER: secret}).status_code == 401
         assert status(authorization=f"Bearer {token}").status_code == 200
     with shared(folders(tmp_path), users, proxy="https://docs.example") as node:  # none is stated
-        assert status(**said, **{SECRET_HEADER: secret}).status_code == 401
+        assert status(**fields, **{SECRET_HEADER: secret}).status_code == 401
 
 
 def test_without_a_secret_it_counts_over_a_socket_alone(tmp_path: Path) -> None:
     users = Kept()
     users.add("ada", garden="reader")
-    sign_on, said = SignOn("x-remote-user"), {"x-remote-user": "ada"}
+    sign_on, fields = SignOn("x-remote-user"), {"x-remote-user": "ada"}
     with (
         shared(folders(tmp_path), users, sign_on=sign_on, proxy="https://docs.example") as node,
-        node.client(host="docs.example", **said) as http,
+        node.client(host="docs.example", **fields) as http,
     ):
         assert http.get("/api/status").status_code == 403
 
@@ -731,8 +737,8 @@ def test_over_a_socket_the_proxy_is_believed(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o007 == 0
         transport = httpx.HTTPTransport(uds=str(path))
         with httpx.Client(transport=transport, base_url="http://docs.example") as http:
-            found = http.get("/api/status", headers={"x-remote-user": "ada"})
-            assert found.json()["user"] == {"name": "ada", "by_proxy": True}
+            response = http.get("/api/status", headers={"x-remote-user": "ada"})
+            assert response.json()["user"] == {"name": "ada", "by_proxy": True}
             assert http.get("/api/status", headers={"x-remote-user": "eve"}).status_code == 403
             assert http.get("/api/status").status_code == 401
         with pytest.raises(UsageError, match="socket"), on_socket(path):
@@ -772,8 +778,8 @@ def test_single_sign_on_needs_a_proof(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         with pytest.raises(UsageError):
             sign_on_of(header, file, over_socket=False)
-    found = sign_on_of("X-Remote-User", secret, over_socket=False)
-    assert found == SignOn("x-remote-user", "a-secret-of-the-proxy-alone")
+    settings = sign_on_of("X-Remote-User", secret, over_socket=False)
+    assert settings == SignOn("x-remote-user", "a-secret-of-the-proxy-alone")
     assert sign_on_of("X-Remote-User", None, over_socket=True) == SignOn("x-remote-user")
     with pytest.raises(ConfigError):
         sign_on_of("X-Remote-User", tmp_path / "none", over_socket=False)

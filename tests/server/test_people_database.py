@@ -56,11 +56,11 @@ class Team:
 @pytest.fixture
 def place(postgres: str) -> Iterator[Database]:
     """Where a library may be, in a database of its own."""
-    found = read_url(f"{postgres}#garden")
+    location = read_url(f"{postgres}#garden")
     name = f"people_{os.getpid()}_{next(_numbers)}"
-    with closing(PostgresCatalogue(found)) as catalogue, catalogue.session() as session:
+    with closing(PostgresCatalogue(location)) as catalogue, catalogue.session() as session:
         session.execute(f"CREATE DATABASE {name}")
-        yield replace(found, name=name)
+        yield replace(location, name=name)
         session.execute(f"DROP DATABASE {name} WITH (FORCE)")
         session.execute(f"DROP ROLE IF EXISTS {policies.MEMBER}, {policies.SERVER}")
 
@@ -68,45 +68,47 @@ def place(postgres: str) -> Iterator[Database]:
 @pytest.fixture
 def team(place: Database) -> Iterator[Team]:
     with Users(place) as users:
-        made = Team(place, users, {})
-        fill(made.places)
+        new_team = Team(place, users, {})
+        fill(new_team.places)
         for name, roles in WHO.items():
-            made.tokens[name] = users.add(name)
+            new_team.tokens[name] = users.add(name)
             for library, role in roles.items():
                 users.grant(name, library, role)
-        yield made
+        yield new_team
 
 
-def ask(http: httpx.Client, **asked: object) -> dict[str, Any]:
-    with connect_sse(http, "POST", "/api/ask", json={**ASKED, **asked}) as source:
-        return {one.event: json.loads(one.data) for one in source.iter_sse()}
+def ask(http: httpx.Client, **fields: object) -> dict[str, Any]:
+    with connect_sse(http, "POST", "/api/ask", json={**ASKED, **fields}) as source:
+        return {event.event: json.loads(event.data) for event in source.iter_sse()}
 
 
 def test_three_users_over_every_route(team: Team) -> None:
     with shared(team.places, team.users) as node:
         for name, token in team.tokens.items():
             with node.client(token) as http:
-                mine = [one for one in TEXTS if one in WHO[name]]
-                listed = http.get("/api/status").json()["libraries"]
-                assert [(one["name"], one["documents"]) for one in listed] == [
-                    (one, 1) for one in mine
+                own_libraries = [entry for entry in TEXTS if entry in WHO[name]]
+                libraries = http.get("/api/status").json()["libraries"]
+                assert [(entry["name"], entry["documents"]) for entry in libraries] == [
+                    (entry, 1) for entry in own_libraries
                 ]
                 for key in SENT:
                     never = told(http, key, "nowhere")
                     for library in TEXTS:
-                        has, found = WHO[name].get(library, ""), told(http, key, library)
+                        has, reply = WHO[name].get(library, ""), told(http, key, library)
                         if not has:
-                            assert found == never, f"{name}, {library}, {key}"
+                            assert reply == never, f"{name}, {library}, {key}"
                         elif ORDER.index(has) < ORDER.index(LEAST[key]):
-                            assert found.status == 403, (key, found)
+                            assert reply.status == 403, (key, reply)
                         else:
-                            assert found.status not in (401, 403, 500, 503), (key, found)
-                for library in mine:
-                    found = http.post("/api/search", json={**ASKED, "library": library}).json()
-                    assert [one["source"] for one in found["passages"]] == [f"{library}.txt"]
-    asked = team.users.asked("garden", user="ben")
-    assert {"ask", "search", "page"} <= {one.what for one in asked}
-    assert all(one.words is None for one in asked)
+                            assert reply.status not in (401, 403, 500, 503), (key, reply)
+                for library in own_libraries:
+                    reply = http.post("/api/search", json={**ASKED, "library": library}).json()
+                    assert [passage["source"] for passage in reply["passages"]] == [
+                        f"{library}.txt"
+                    ]
+    requests = team.users.asked("garden", user="ben")
+    assert {"ask", "search", "page"} <= {request.what for request in requests}
+    assert all(request.words is None for request in requests)
 
 
 def test_a_log_that_the_server_cannot_read_is_read_elsewhere(
@@ -119,11 +121,11 @@ def test_a_log_that_the_server_cannot_read_is_read_elsewhere(
             ("en", "may only add to the log"),
             ("zh-CN", "只能追加审计记录。请"),
         ):
-            refused = http.get("/api/audit?library=garden", headers={"accept-language": language})
-            assert refused.status_code == 403
-            assert text in refused.json()["error"]["message"]
-            assert "localrag audit" in refused.text
-            assert team.place.name not in refused.text
+            response = http.get("/api/audit?library=garden", headers={"accept-language": language})
+            assert response.status_code == 403
+            assert text in response.json()["error"]["message"]
+            assert "localrag audit" in response.text
+            assert team.place.name not in response.text
 
 
 def test_the_log_names_no_path_of_a_job(team: Team, tmp_path: Path) -> None:
@@ -140,8 +142,8 @@ def test_the_log_names_no_path_of_a_job(team: Team, tmp_path: Path) -> None:
             assert library.jobs is not None
             library.jobs.put("add", Arguments((str(folder), str(folder / "a.txt"))), "ada")
         assert Worker(Libraries([team.place], lambda _: engine), [folder]).look(engine)
-        (added,) = http.get("/api/audit?library=garden").json()["asked"]
-        assert (added["what"], added["words"]) == ("add", "reports, a.txt")
+        (entry,) = http.get("/api/audit?library=garden").json()["asked"]
+        assert (entry["what"], entry["words"]) == ("add", "reports, a.txt")
 
 
 def test_a_conversation_is_of_who_asked(team: Team) -> None:
@@ -152,7 +154,10 @@ def test_a_conversation_is_of_who_asked(team: Team) -> None:
             assert owner.post("/api/history", json={"on": True}).json()["on"] is True
             answer = ask(http)
             key = answer["kept"]["conversation"]
-            assert [one["key"] for one in http.get("/api/history").json()["conversations"]] == [key]
+            assert [
+                conversation["key"]
+                for conversation in http.get("/api/history").json()["conversations"]
+            ] == [key]
             turn = {"question": QUESTION, "answer": answer["answer"]["answer"]}
             for foreign in (owner, other):
                 assert foreign.get("/api/history").json()["conversations"] == []
@@ -161,8 +166,8 @@ def test_a_conversation_is_of_who_asked(team: Team) -> None:
                 foreign.delete("/api/history")
                 node.llm.replies.append("How many orchids does the glass house have?")
                 on = {"history": [turn], "conversation": key, "library": "garden"}
-                kept = ask(foreign, **{**on, "question": "And how many orchids?"})["kept"]
-                assert kept["conversation"] == ""
+                record = ask(foreign, **{**on, "question": "And how many orchids?"})["kept"]
+                assert record["conversation"] == ""
             assert len(http.get(f"/api/history/{key}").json()["answers"]) == 1
             assert http.delete(f"/api/history/{key}").json() == {"purged": True}
             assert http.get("/api/history").json()["conversations"] == []
@@ -174,8 +179,8 @@ def test_what_an_editor_removes_takes_others_answers_along(team: Team) -> None:
         with owner, http:
             owner.post("/api/history", json={"on": True})
             assert ask(http)["kept"]["conversation"]
-            (one,) = owner.get("/api/documents").json()["documents"]
-            assert owner.delete(f"/api/documents/{one['id']}").status_code == 200
+            (document,) = owner.get("/api/documents").json()["documents"]
+            assert owner.delete(f"/api/documents/{document['id']}").status_code == 200
             assert http.get("/api/history").json()["conversations"] == []
             assert http.get("/api/documents").json()["documents"] == []
 
@@ -189,26 +194,26 @@ def test_sessions_and_rights_count_on_every_node_and_end_on_every_node(
 
     def status(node: Node, **headers: str) -> httpx.Response:
         with node.client(**host, **headers) as http:
-            found: httpx.Response = http.get("/api/status")
-        return found
+            response: httpx.Response = http.get("/api/status")
+        return response
 
-    with nodes[0] as one, nodes[1] as two:
+    with nodes[0] as first_node, nodes[1] as second_node:
         cookies = {}
         for name in ("ada", "ben"):
-            with one.client(team.tokens[name], **host) as http:
+            with first_node.client(team.tokens[name], **host) as http:
                 cookies[name] = cookie_of(http.post("/session"))
-        assert status(two, cookie=cookies["ben"]).json()["user"]["name"] == "ben"
-        with one.client(cookies["ben"].partition("=")[2], **host) as http:  # as a bearer
+        assert status(second_node, cookie=cookies["ben"]).json()["user"]["name"] == "ben"
+        with first_node.client(cookies["ben"].partition("=")[2], **host) as http:  # as a bearer
             assert http.get("/api/status").status_code == 200
             assert http.post("/session").status_code == 403
-        with two.client(cookie=cookies["ben"], **host) as http:
+        with second_node.client(cookie=cookies["ben"], **host) as http:
             assert http.delete("/session").status_code == 204
-        assert status(one, cookie=cookies["ben"]).status_code == 401
+        assert status(first_node, cookie=cookies["ben"]).status_code == 401
         team.users.grant("ada", "tea", None)
-        (left,) = status(two, cookie=cookies["ada"]).json()["libraries"]
-        assert left["name"] == "garden"
+        (entry,) = status(second_node, cookie=cookies["ada"]).json()["libraries"]
+        assert entry["name"] == "garden"
         renewed = team.users.renew("ada")
-        for node in (one, two):
+        for node in (first_node, second_node):
             assert status(node, cookie=cookies["ada"]).status_code == 401
             assert status(node, authorization=f"Bearer {team.tokens['ada']}").status_code == 401
             assert status(node, authorization=f"Bearer {renewed}").status_code == 200
@@ -258,12 +263,12 @@ def test_libraries_that_nobody_can_tell_apart_are_not_served_together(
 ) -> None:
     other = read_url(f"{postgres}#elsewhere")
     tea = replace(team.place, library="tea")
-    with users_of([team.place, tea]) as found:
-        assert found is not None
+    with users_of([team.place, tea]) as users:
+        assert users is not None
     without: list[list[Location]] = [[other], [other, tmp_path], [tmp_path]]
     for places in without:
-        with users_of(places) as found:
-            assert found is None
+        with users_of(places) as users:
+            assert users is None
     for wrong in (tmp_path, other):
         with (
             pytest.raises(UsageError, match="not all in one database"),
@@ -282,15 +287,15 @@ def test_serve_lets_people_sign_in_and_its_own_account_not(place: Database, tmp_
     with machine.serving() as server, server.client() as http:
         assert http.get("/api/status").status_code == 401
         assert http.get("/api/status", headers=bearer).json()["user"]["name"] == "ben"
-        (found,) = http.post("/api/search", json=ASKED, headers=bearer).json()["passages"]
-        assert found["source"] == "garden.txt"
+        (passage,) = http.post("/api/search", json=ASKED, headers=bearer).json()["passages"]
+        assert passage["source"] == "garden.txt"
         assert http.delete(f"/api/documents/{DOCUMENT}", headers=bearer).status_code == 403
         assert not list(tmp_path.rglob("*.sock"))
         server.process.send_signal(signal.SIGTERM)
-        said = server.process.communicate()[0].decode()
-    assert "People sign in" in said
-    assert "token=" not in said
-    assert "Traceback" not in said
+        output = server.process.communicate()[0].decode()
+    assert "People sign in" in output
+    assert "token=" not in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the tests of a server's process are on POSIX")
@@ -305,10 +310,10 @@ def test_a_server_that_began_without_users_answers_nobody_and_says_why(
         machine.run("users", "add", "ben")
         # What follows the indexes finds out.
         until(lambda: http.get("/healthz").status_code != 200)
-        refused = http.post("/api/search", json=ASKED)
-        assert refused.status_code == 503
-        assert refused.json()["error"]["code"] == "library_unavailable"
-        assert "Start the server again" in refused.json()["error"]["message"]
+        response = http.post("/api/search", json=ASKED)
+        assert response.status_code == 503
+        assert response.json()["error"]["code"] == "library_unavailable"
+        assert "Start the server again" in response.json()["error"]["message"]
         assert http.get("/api/documents").status_code == 503
 
 
@@ -321,17 +326,17 @@ def test_a_mistyped_library_is_not_made_by_serve_and_add_says_that_it_is_new(
     (tmp_path / "garden.txt").write_text(GARDEN)
 
     def told(of: Machine, *arguments: str) -> tuple[int, str]:
-        ended = subprocess.run(
+        result = subprocess.run(
             of.command(*arguments), env=of.environment(), capture_output=True, text=True
         )
-        return ended.returncode, ended.stderr
+        return result.returncode, result.stderr
 
     with machine.serving("--no-jobs"):  # an empty database gets one
         pass
-    code, said = told(mistyped, "serve", "--no-jobs")
+    code, output = told(mistyped, "serve", "--no-jobs")
     assert code == 1
-    assert "There is no library gadren" in said
-    assert "There are: garden." in said
+    assert "There is no library gadren" in output
+    assert "There are: garden." in output
     assert "is new in this database" not in told(machine, "add", str(tmp_path / "garden.txt"))[1]
-    code, said = told(mistyped, "add", str(tmp_path / "garden.txt"))
-    assert (code, "The library gadren is new in this database." in said) == (0, True)
+    code, output = told(mistyped, "add", str(tmp_path / "garden.txt"))
+    assert (code, "The library gadren is new in this database." in output) == (0, True)

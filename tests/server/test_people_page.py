@@ -17,8 +17,8 @@ TOKENS = {"ada": {"garden": "owner", "tea": "editor"}, "ben": {"garden": "reader
 def node(tmp_path: Path) -> Iterator[Node]:
     places = {name: tmp_path / name for name in TEXTS}
     fill(places)
-    with shared(places, Kept()) as one:
-        yield one
+    with shared(places, Kept()) as shared_node:
+        yield shared_node
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def is_offered(page: Page, *names: str) -> None:
 def test_each_signs_in_with_a_token_and_is_offered_what_they_may(node: Node, page: Page) -> None:
     assert isinstance(node.users, Kept)
     address = f"http://127.0.0.1:{node.port}"
-    given = {name: node.users.add(name, **roles) for name, roles in TOKENS.items()}  # type: ignore[arg-type]
+    tokens = {name: node.users.add(name, **roles) for name, roles in TOKENS.items()}  # type: ignore[arg-type]
     page.goto(address)
     expect(page.get_by_label("Token")).to_be_visible()
     assert not any(name in page.content() for name in TEXTS)
@@ -49,7 +49,7 @@ def test_each_signs_in_with_a_token_and_is_offered_what_they_may(node: Node, pag
     sign_in(page, "wrong")
     expect(page.get_by_role("alert")).to_contain_text("not valid")
 
-    sign_in(page, given["ben"])
+    sign_in(page, tokens["ben"])
     expect(page.locator(".user")).to_have_text("ben")
     is_offered(page, "Ask", "Documents", "Search", "Table", "Summary", "Compare")
     page.get_by_role("button", name="Documents").first.click()
@@ -66,7 +66,7 @@ def test_each_signs_in_with_a_token_and_is_offered_what_they_may(node: Node, pag
     assert not any(name in page.content() for name in ("tea", "attic"))
 
     page.get_by_role("button", name="Sign out").click()
-    sign_in(page, given["ada"])
+    sign_in(page, tokens["ada"])
     expect(page.locator(".user")).to_have_text("ada")
     is_offered(page, "Ask", "Documents", "Search", "Table", "Summary", "Compare", "Evaluate")
     page.get_by_role("button", name="Documents").first.click()
@@ -90,7 +90,7 @@ def test_a_link_is_opened_by_whoever_may_read_it(node: Node, page: Page) -> None
     with node.client(token) as http:
         body = {"model": "localrag", "messages": [{"role": "user", "content": "When?"}]}
         answer = http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
-    (link,) = {one["url_citation"]["url"] for one in answer["annotations"]}
+    (link,) = {annotation["url_citation"]["url"] for annotation in answer["annotations"]}
     assert document.id in link
     assert "key" not in link
     page.goto(link)

@@ -20,14 +20,14 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr("localrag.server.queue.time", made)
-    return made
+    new_clock = Clock()
+    monkeypatch.setattr("localrag.server.queue.time", new_clock)
+    return new_clock
 
 
-async def _hold(queue: ModelQueue, done: anyio.Event) -> None:
+async def _hold(queue: ModelQueue, event: anyio.Event) -> None:
     async with queue.turn():
-        await done.wait()
+        await event.wait()
 
 
 async def _answer(queue: ModelQueue, clock: Clock, seconds: float) -> None:
@@ -45,28 +45,28 @@ def test_the_wait_is_foretold_by_answers_and_not_by_those_given_up(clock: Clock)
             group.cancel_scope.cancel()
         assert not queue.serving
         await _answer(queue, clock, 0.3)
-        told: list[tuple[int, float]] = []
+        positions: list[tuple[int, float]] = []
 
         async def hear(position: int, seconds: float) -> None:
-            told.append((position, seconds))
+            positions.append((position, seconds))
 
         async def wait() -> None:
             async with queue.turn(hear):
                 pass
 
         async with anyio.create_task_group() as group:
-            done = [anyio.Event(), anyio.Event()]
-            for one in done:
-                group.start_soon(_hold, queue, one)
+            events = [anyio.Event(), anyio.Event()]
+            for event in events:
+                group.start_soon(_hold, queue, event)
                 await anyio.wait_all_tasks_blocked()
             group.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
-            for one in done:
+            for event in events:
                 clock.now += 0.3
-                one.set()
+                event.set()
                 await anyio.wait_all_tasks_blocked()
-        assert [position for position, _ in told] == [2, 1]
-        assert [seconds for _, seconds in told] == pytest.approx([0.6, 0.3])
+        assert [position for position, _ in positions] == [2, 1]
+        assert [seconds for _, seconds in positions] == pytest.approx([0.6, 0.3])
 
     anyio.run(work)
 
@@ -75,16 +75,16 @@ def test_several_are_served_at_once_in_the_order_in_which_they_came() -> None:
     async def work() -> None:
         queue = ModelQueue(3, most_waiting=2)
         served: list[int] = []
-        done = [anyio.Event() for _ in range(5)]
-        heard: list[tuple[int, int]] = []
+        events = [anyio.Event() for _ in range(5)]
+        positions: list[tuple[int, int]] = []
 
         async def ask(number: int) -> None:
             async def hear(position: int, _: float) -> None:
-                heard.append((number, position))
+                positions.append((number, position))
 
             async with queue.turn(hear):
                 served.append(number)
-                await done[number].wait()
+                await events[number].wait()
 
         async with anyio.create_task_group() as group:
             for number in range(5):
@@ -94,10 +94,10 @@ def test_several_are_served_at_once_in_the_order_in_which_they_came() -> None:
             with pytest.raises(FullError):
                 queue.expect_room()
             for leaving in (1, 0, 2, 3, 4):
-                done[leaving].set()
+                events[leaving].set()
                 await anyio.wait_all_tasks_blocked()
         assert served == [0, 1, 2, 3, 4]
-        assert heard == [(3, 1), (4, 2), (4, 1)]
+        assert positions == [(3, 1), (4, 2), (4, 1)]
         assert (queue.serving, queue.waiting) == (0, 0)
 
     anyio.run(work)
@@ -105,16 +105,16 @@ def test_several_are_served_at_once_in_the_order_in_which_they_came() -> None:
 
 def test_the_wait_for_one_of_several_is_foretold(clock: Clock) -> None:
     async def work() -> None:
-        queue, done = ModelQueue(2), anyio.Event()
+        queue, event = ModelQueue(2), anyio.Event()
         await _answer(queue, clock, 0.4)
         async with anyio.create_task_group() as group:
-            group.start_soon(_hold, queue, done)
+            group.start_soon(_hold, queue, event)
             await anyio.wait_all_tasks_blocked()
             clock.now += 0.2
-            group.start_soon(_hold, queue, done)
+            group.start_soon(_hold, queue, event)
             await anyio.wait_all_tasks_blocked()
             expected = [queue.expected(position) for position in range(5)]
-            done.set()
+            event.set()
         assert expected == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
 
     anyio.run(work)

@@ -19,16 +19,16 @@ def job(*paths: str, ended: str = "2026-11-23T10:00:00+00:00", failed: bool = Fa
     )
 
 
-def told(given: QueuedJob) -> str:
-    named = _name_paths(given, THERE)
-    return f"{job_json(named)} {job_text(named)}"
+def told(entry: QueuedJob) -> str:
+    renamed = _name_paths(entry, THERE)
+    return f"{job_json(renamed)} {job_text(renamed)}"
 
 
 def test_a_removed_file_is_not_named_by_the_job_that_added_it() -> None:
-    said = told(job("/docs/secret-merger.txt", "/docs/plan.txt"))
-    assert "secret" not in said
-    assert "plan.txt" in said
-    assert "[…]" in said
+    text = told(job("/docs/secret-merger.txt", "/docs/plan.txt"))
+    assert "secret" not in text
+    assert "plan.txt" in text
+    assert "[…]" in text
     assert "secret" not in told(job("/docs/secret-merger.txt", failed=True))
 
 

@@ -63,9 +63,9 @@ def served(reached: Reach, tmp_path: Path) -> Iterator[Access]:
     "host", ["0.0.0.0", "::", "192.168.1.5", "10.0.0.1", "fe80::1", "2001:db8::1"]
 )
 def test_other_machines_are_served_over_tls_alone(host: str) -> None:
-    with pytest.raises(UsageError, match="could read along") as caught:
+    with pytest.raises(UsageError, match="could read along") as error:
         reach(host, None, None, None)
-    assert "--behind-proxy" in caught.value.hint
+    assert "--behind-proxy" in error.value.hint
     with pytest.raises(UsageError, match="on this machine only"):
         reach(host, None, None, "https://studio.example")
 
@@ -99,9 +99,9 @@ def test_an_odd_proxy_is_refused(url: str) -> None:
 
 def test_certificate_and_key_come_together(made: Made, tmp_path: Path) -> None:
     certificate, key = made()
-    for one, other in ((certificate, None), (None, key)):
+    for certificate_file, key_file in ((certificate, None), (None, key)):
         with pytest.raises(UsageError, match="belong together"):
-            reach("0.0.0.0", one, other, None)
+            reach("0.0.0.0", certificate_file, key_file, None)
     with pytest.raises(UsageError, match="on this machine only"):
         reach("127.0.0.1", certificate, key, "https://studio.example")
     with pytest.raises(UsageError, match="No such file"):
@@ -143,8 +143,8 @@ def test_a_server_with_tls(made: Made, tmp_path: Path) -> None:
         trusting = ssl.create_default_context(cafile=str(certificate))
         with httpx.Client(verify=trusting, trust_env=False, base_url=url) as client:
             assert client.get("/healthz").json()["status"] == "ok"
-            named = {"host": f"STUDIO.example:{access.port}"}
-            assert client.get("/", headers=named).status_code == 200
+            headers = {"host": f"STUDIO.example:{access.port}"}
+            assert client.get("/", headers=headers).status_code == 200
             for host in ("studio.example", f"evil.example:{access.port}", "studio.example:443"):
                 assert client.get("/", headers={"host": host}).status_code == 421
             bearer = {"authorization": f"Bearer {TOKEN}"}
@@ -180,14 +180,14 @@ def test_behind_a_proxy_its_name_is_the_only_one(tmp_path: Path) -> None:
                 "x-forwarded-for": "127.0.0.1",
             }
             assert client.get("/healthz", headers=forwarded).status_code == 421
-            named = {"host": "rag.example", **bearer}
+            headers = {"host": "rag.example", **bearer}
             origins = {"https://rag.example": 204, "http://rag.example": 403, url: 403}
             for origin, status in origins.items():
-                done = client.post("/session", headers=named | {"origin": origin})
-                assert done.status_code == status
-            cookie = client.post("/session", headers=named).headers["set-cookie"]
+                response = client.post("/session", headers=headers | {"origin": origin})
+                assert response.status_code == status
+            cookie = client.post("/session", headers=headers).headers["set-cookie"]
             assert "secure" in cookie.lower().split("; ")
-            assert client.get("/metrics", headers=named).status_code == 403
+            assert client.get("/metrics", headers=headers).status_code == 403
     assert reach("::1", None, None, "https://rag.example:8443").proxy == "https://rag.example:8443"
 
 
@@ -203,15 +203,15 @@ def test_the_loopback_of_ipv6(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
         other = {"host": f"[::]:{access.port}"}
         assert httpx.get(f"{url}/healthz", trust_env=False, headers=other).status_code == 421
-        known = {"authorization": f"Bearer {TOKEN}"}
-        assert httpx.get(f"{url}/metrics", trust_env=False, headers=known).status_code == 200
+        fields = {"authorization": f"Bearer {TOKEN}"}
+        assert httpx.get(f"{url}/metrics", trust_env=False, headers=fields).status_code == 200
 
 
 def test_an_error_is_said_in_both_languages() -> None:
     from localrag.messages import spoken
 
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError) as error:
         reach("0.0.0.0", None, None, None)
-    assert "窃听" in spoken(caught.value, "zh")
-    assert "--behind-proxy" in spoken(caught.value, "zh")
-    assert "read along" in spoken(caught.value, "en")
+    assert "窃听" in spoken(error.value, "zh")
+    assert "--behind-proxy" in spoken(error.value, "zh")
+    assert "read along" in spoken(error.value, "en")

@@ -39,10 +39,10 @@ def evil(served: Served) -> Served:
 def strings(value: Any, skipped: frozenset[str]) -> Iterator[str]:
     """All texts of a reply but for those under these names."""
     if isinstance(value, dict):
-        value = [one for key, one in value.items() if key not in skipped]
+        value = [item for key, item in value.items() if key not in skipped]
     if isinstance(value, list):
-        for one in value:
-            yield from strings(one, skipped)
+        for entry in value:
+            yield from strings(entry, skipped)
     elif isinstance(value, str):
         yield value
 
@@ -59,15 +59,15 @@ OURS = frozenset({"url", "localrag"})
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_chat_completions(evil: Served, stream: bool) -> None:
-    asked = {"messages": [{"role": "user", "content": QUESTION}], "stream": stream}
+    body = {"messages": [{"role": "user", "content": QUESTION}], "stream": stream}
     with evil.client() as http:
-        reply = http.post("/v1/chat/completions", json=asked)
+        reply = http.post("/v1/chat/completions", json=body)
     parts = list(events(reply.text)) if stream else [reply.json()]
-    deltas = [one["choices"][0].get("delta", one["choices"][0].get("message")) for one in parts]
+    deltas = [part["choices"][0].get("delta", part["choices"][0].get("message")) for part in parts]
     content = "".join(delta.get("content", "") for delta in deltas)
     assert "1907" in content
     assert "a picture]\\(hxxp://evil.example/secret.png) and &lt;img" in content
-    annotation, *_ = (one for delta in deltas for one in delta.get("annotations", ()))
+    annotation, *_ = (note for delta in deltas for note in delta.get("annotations", ()))
     assert annotation["url_citation"]["url"].startswith(f"{evil.url}/view#"), "our own stays"
     for text in [content, *strings(parts, OURS)]:
         assert list(addresses(text)) == []
@@ -84,10 +84,10 @@ def test_responses(evil: Served, stream: bool) -> None:
         assert list(addresses(text)) == []
     whole = parts[-1]["response"] if stream else parts[-1]
     assert whole["localrag"]["disarmed"] == 2
-    (message,) = (one for one in whole["output"] if one["type"] == "message")
+    (message,) = (item for item in whole["output"] if item["type"] == "message")
     (content,) = message["content"]
     if stream:
-        assert content["text"] == "".join(one["delta"] for one in parts if "delta" in one)
+        assert content["text"] == "".join(part["delta"] for part in parts if "delta" in part)
     assert content["annotations"][0]["url"].startswith(f"{evil.url}/view#")
 
 
@@ -103,14 +103,14 @@ def quotations(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Those of an answer, or of the sections of a summary."""
     yield from data.get("citations", ())
     documents = data.get("documents", ())
-    for one in documents if isinstance(documents, list) else ():  # a table counts them
-        for section in one.get("sections", ()):
+    for entry in documents if isinstance(documents, list) else ():  # a table counts them
+        for section in entry.get("sections", ()):
             yield from section["citations"]
 
 
 def test_assistants(evil: Served) -> None:
     """The text of each reply, and the same as data, which a model reads and may repeat."""
-    asked = {
+    calls = {
         "search": {"query": QUESTION},
         "ask": {"question": QUESTION},
         "table": {"columns": [QUESTION, "Does it have a picture?"]},
@@ -119,38 +119,40 @@ def test_assistants(evil: Served) -> None:
         "list_documents": {},
         "status": {},
     }
-    told: list[str] = []
+    messages: list[str] = []
 
     async def hear(_: float, __: float | None, message: str | None) -> None:
-        told.append(message or "")
+        messages.append(message or "")
 
     async def work() -> None:
         async with connected(evil) as (client, _):
-            for name, arguments in asked.items():
+            for name, arguments in calls.items():
                 result = await client.call_tool(name, arguments, progress_callback=hear)
                 data = result.structured_content
                 assert data is not None, result
                 (content,) = result.content
                 text = getattr(content, "text", "")
                 for link in {
-                    one["link"]
-                    for one in [data, *data.get("passages", ()), *quotations(data)]
-                    if "link" in one
+                    record["link"]
+                    for record in [data, *data.get("passages", ()), *quotations(data)]
+                    if "link" in record
                 }:
                     assert link.startswith(f"{evil.url}/view#")
                     assert link in text
                     text = text.replace(link, "")
-                for one in [text, *strings(data, frozenset({"link"}))]:
-                    assert list(addresses(one)) == [], name
+                for wording in [text, *strings(data, frozenset({"link"}))]:
+                    assert list(addresses(wording)) == [], name
                 if name in ("search", "ask", "table", "summarise", "get_page"):
                     assert data["disarmed"] > 0
                     assert "Links, pictures and HTML in the documents are shown as text" in text
-            failed = await client.call_tool("get_page", {"document": "![x](http://evil.example)"})
-            assert failed.is_error
-            assert list(addresses(getattr(failed.content[0], "text", ""))) == []
+            result_of_failure = await client.call_tool(
+                "get_page", {"document": "![x](http://evil.example)"}
+            )
+            assert result_of_failure.is_error
+            assert list(addresses(getattr(result_of_failure.content[0], "text", ""))) == []
             resources = (await client.list_resources()).resources
-            assert all(list(addresses(one.name)) == [] for one in resources)
+            assert all(list(addresses(resource.name)) == [] for resource in resources)
 
     anyio.run(work)
-    assert told
-    assert all(list(addresses(one)) == [] for one in told)
+    assert messages
+    assert all(list(addresses(line)) == [] for line in messages)

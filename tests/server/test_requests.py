@@ -24,8 +24,8 @@ def lines() -> list[str]:
 
 @pytest.fixture
 def told(tmp_path: Path, lines: list[str]) -> Iterator[Served]:
-    with serving(tmp_path / "garden", Writing(), lines.append) as one:
-        yield one
+    with serving(tmp_path / "garden", Writing(), lines.append) as server:
+        yield server
 
 
 def test_a_request_is_a_line_without_its_texts(told: Served, lines: list[str]) -> None:
@@ -38,8 +38,8 @@ def test_a_request_is_a_line_without_its_texts(told: Served, lines: list[str]) -
         http.get("/api/status")
     httpx.get(f"{told.url}/api/status?token={TOKEN}", trust_env=False)
     until(lambda: len(lines) >= 6)  # a line is written behind its response
-    said = [line.split(" ", 2)[2].rsplit(" ", 2)[0] for line in lines]
-    assert said == [
+    entries = [line.split(" ", 2)[2].rsplit(" ", 2)[0] for line in lines]
+    assert entries == [
         "POST /api/search 200",
         "GET /api/documents 200",
         "DELETE /api/documents/{document} 200",
@@ -58,15 +58,15 @@ def test_what_a_path_names_is_read_behind_the_gate_alone(
     assert httpx.post(f"{told.url}{long}", trust_env=False).status_code == 401
     with told.client() as http:
         for path in (long, "/api/jobs/x/cancel", "/api/jobs/1/cancel"):
-            refused = http.post(path)
-            assert refused.status_code == 404
-            assert "There is no job" in refused.json()["error"]["message"]
+            response = http.post(path)
+            assert response.status_code == 404
+            assert "There is no job" in response.json()["error"]["message"]
     until(lambda: len(lines) >= 4)
     assert [line.split(" ", 2)[2].rsplit(" ", 2)[0] for line in lines] == [
         "POST /api/jobs/{number}/cancel 401",
         *["POST /api/jobs/{number}/cancel 404"] * 3,
     ]
-    assert not [one for one in caplog.records if one.exc_info]
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_no_route_can_fail_to_be_matched() -> None:
@@ -74,9 +74,9 @@ def test_no_route_can_fail_to_be_matched() -> None:
     routes = routes_of(Libraries([], lambda _: None), Access("x" * 20, 1))  # type: ignore[arg-type,return-value]
     converters = [
         converter
-        for one in routes
-        if isinstance(one, Route | Mount)
-        for converter in one.param_convertors.values()
+        for route in routes
+        if isinstance(route, Route | Mount)
+        for converter in route.param_convertors.values()
     ]
     assert converters
-    assert {type(one) for one in converters} == {StringConvertor, PathConvertor}
+    assert {type(converter) for converter in converters} == {StringConvertor, PathConvertor}

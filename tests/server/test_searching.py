@@ -9,10 +9,10 @@ from server.conftest import GARDEN, TEA, Served, expect_line
 from server.in_browser import Open
 
 
-def texts(served: Served, **asked: object) -> list[str]:
+def texts(served: Served, **fields: object) -> list[str]:
     with served.client() as http:
-        got = http.post("/api/search", json={"question": "glass house", **asked})
-        return [one["text"] for one in got.raise_for_status().json()["passages"]]
+        response = http.post("/api/search", json={"question": "glass house", **fields})
+        return [passage["text"] for passage in response.raise_for_status().json()["passages"]]
 
 
 def test_filters_and_kinds_of_search_are_those_of_the_command_line(served: Served) -> None:
@@ -40,39 +40,39 @@ def test_filters_and_kinds_of_search_are_those_of_the_command_line(served: Serve
             {"rerank": "magic"},
             {"question": " "},
         ):
-            got = http.post("/api/search", json={"question": "x"} | wrong)
-            assert got.status_code == 400, wrong
+            response = http.post("/api/search", json={"question": "x"} | wrong)
+            assert response.status_code == 400, wrong
 
 
 def test_too_many_files_to_search_in_are_refused(served: Served) -> None:
     with served.client() as http:
         for count, status in ((400, 200), (2000, 400)):
-            asked = {"question": "tea", "filter": {"sources": [f"{n}.txt" for n in range(count)]}}
-            assert http.post("/api/search", json=asked).status_code == status
-        asked = {"question": "tea", "filter": {"types": ["pdf"] * 2000}}
-        assert http.post("/api/search", json=asked).status_code == 200
+            body = {"question": "tea", "filter": {"sources": [f"{n}.txt" for n in range(count)]}}
+            assert http.post("/api/search", json=body).status_code == status
+        body = {"question": "tea", "filter": {"types": ["pdf"] * 2000}}
+        assert http.post("/api/search", json=body).status_code == 200
 
 
 def test_ranks_of_both_searches_come_with_a_passage(served: Served) -> None:
     with served.client(**{"accept-language": "zh"}) as http:
-        found = http.post("/api/search", json={"question": "glass house", "rerank": "keyword"})
-    ranks = found.json()["passages"][0]["ranks"]
+        response = http.post("/api/search", json={"question": "glass house", "rerank": "keyword"})
+    ranks = response.json()["passages"][0]["ranks"]
     assert ranks["keyword"]["rank"] == 1
     assert ranks["dense"]["rank"] in (1, 2)
-    assert [one["name"] for one in found.json()["steps"]] == ["重排序"]
+    assert [step["name"] for step in response.json()["steps"]] == ["重排序"]
 
 
 def test_only_a_search_with_the_model_waits_in_the_line(served: Served) -> None:
     served.llm.held = threading.Event()
     served.llm.replies += ["another wording"] * 3
-    done: list[str] = []
+    results: list[str] = []
 
     def ask() -> None:
         with served.client() as http:
             http.post("/api/ask", json={"question": "glass house"})
 
     def expanded() -> None:
-        done.extend(texts(served, expand="multi-query"))
+        results.extend(texts(served, expand="multi-query"))
 
     threads = [threading.Thread(target=ask), threading.Thread(target=expanded)]
     with served.client() as http:
@@ -81,11 +81,11 @@ def test_only_a_search_with_the_model_waits_in_the_line(served: Served) -> None:
         threads[1].start()
         expect_line(http, waiting=1)
         assert texts(served)
-        assert not done
+        assert not results
     served.llm.held.set()
-    for one in threads:
-        one.join(60)
-    assert GARDEN in done
+    for thread in threads:
+        thread.join(60)
+    assert GARDEN in results
 
 
 def test_a_search_is_filtered_and_explained(opened: Open) -> None:

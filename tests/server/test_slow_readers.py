@@ -42,9 +42,9 @@ def narrow(served: Served, tmp_path: Path) -> Iterator[int]:
 
 
 @contextmanager
-def unread(port: int, path: str, **asked: object) -> Iterator[socket.socket]:
+def unread(port: int, path: str, **fields: object) -> Iterator[socket.socket]:
     """A request whose answer nobody reads."""
-    body = json.dumps(asked)
+    body = json.dumps(fields)
     with socket.socket() as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         raw.settimeout(60)
@@ -70,18 +70,18 @@ def answered(port: int) -> str:
 
 def test_work_does_not_wait_for_who_does_not_read() -> None:
     async def check() -> list[int]:
-        done = anyio.Event()
+        signal = anyio.Event()
 
         async def produce(send: Callable[[int], object]) -> None:
             for number in range(10_000):
                 await send(number)  # type: ignore[misc]
-            done.set()
+            signal.set()
 
         events = streamed(produce, lambda _: ())
         first = await anext(events)
         with anyio.fail_after(60):
-            await done.wait()
-        return [first, *[one async for one in events]]
+            await signal.wait()
+        return [first, *[event async for event in events]]
 
     assert anyio.run(check) == list(range(10_000))
 
@@ -129,10 +129,10 @@ def test_a_tool_whose_progress_nobody_reads_frees_the_model(
         "_meta": {"progressToken": 1},
     }
     with served.client(accept="application/json, text/event-stream") as http:
-        begun = http.post(
+        greeting = http.post(
             "/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": GREETING}
         )
-        http.headers["mcp-session-id"] = begun.headers["mcp-session-id"]
+        http.headers["mcp-session-id"] = greeting.headers["mcp-session-id"]
         http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})
         body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
         with http.stream("POST", "/mcp", json=body):
@@ -154,13 +154,13 @@ def test_who_reads_nothing_of_an_answer_is_cut_off(
     served.llm.pieces, served.llm.pause = MANY, 0
     with unread(narrow, "/api/ask", question=QUESTION) as raw:
         assert cut.wait(60)
-        got = b""
+        data = b""
         try:
             while piece := raw.recv(1 << 16):
-                got += piece
+                data += piece
         except ConnectionResetError:
             pass
-        assert b"event: answer" not in got
+        assert b"event: answer" not in data
 
 
 def test_who_reads_slowly_is_not_cut_off(
@@ -168,7 +168,7 @@ def test_who_reads_slowly_is_not_cut_off(
 ) -> None:
     """Reader and server take turns, so that no pause of this machine counts as one of theirs."""
     give_up, looks, sizes = listening._Protocol._give_up, list[bool](), list[int]()
-    seen: list[listening._Protocol] = []
+    protocols: list[listening._Protocol] = []
 
     def look(protocol: listening._Protocol) -> None:
         size = protocol.transport.get_write_buffer_size()
@@ -178,7 +178,7 @@ def test_who_reads_slowly_is_not_cut_off(
             give_up(protocol)
         else:  # what was read lay elsewhere on the way
             protocol._wait()
-        seen.append(protocol)
+        protocols.append(protocol)
         looks.append(less)
 
     monkeypatch.setattr(listening, "SLOWEST_HEAD", 0.02)
@@ -186,19 +186,19 @@ def test_who_reads_slowly_is_not_cut_off(
     served.llm.pieces, served.llm.pause = MANY, 0
     with unread(narrow, "/api/ask", question=QUESTION) as raw:
         until(lambda: looks)
-        got = b""
-        while b"event: answer" not in got:
+        data = b""
+        while b"event: answer" not in data:
             before = len(looks)
-            got += (piece := raw.recv(4096))
+            data += (piece := raw.recv(4096))
             assert piece, "it was cut off"
-            until(lambda: len(looks) > before or not seen[-1].flow.write_paused)  # noqa: B023
+            until(lambda: len(looks) > before or not protocols[-1].flow.write_paused)  # noqa: B023
     assert looks.count(True) > 2
 
 
 def test_what_an_answer_may_read_has_a_bound(served: Served) -> None:
     with served.client(**{"accept-language": "zh"}) as http:
         for k in (0, 101, 10**30):
-            refused = http.post("/api/ask", json={"question": QUESTION, "k": k})
-            assert refused.status_code == 400
-            assert "$.k" in refused.json()["error"]["message"]
+            response = http.post("/api/ask", json={"question": QUESTION, "k": k})
+            assert response.status_code == 400
+            assert "$.k" in response.json()["error"]["message"]
         assert "event: answer" in http.post("/api/ask", json={"question": "?x", "k": 100}).text

@@ -34,8 +34,8 @@ def houses(served: Served) -> Served:
     return served
 
 
-def told(http: httpx.Client, **asked: object) -> Iterator[tuple[str, Any]]:
-    return streamed_events(http, "/api/summaries", json=asked)
+def told(http: httpx.Client, **fields: object) -> Iterator[tuple[str, Any]]:
+    return streamed_events(http, "/api/summaries", json=fields)
 
 
 def text_of(section: dict[str, Any]) -> str:
@@ -47,14 +47,14 @@ def test_a_document_is_told_in_its_words_then_written_and_kept(houses: Served) -
     with houses.client() as http:
         events = [event for event in told(http, patterns=["palm.txt"]) if event[0] != "loading"]
         again = list(told(http, patterns=["palm.txt"], kept_only=True))
-    (_, begun), (_, done), (name, summary) = events
-    (document,) = begun["documents"]
+    (_, start), (_, end), (name, summary) = events
+    (document,) = start["documents"]
     (own,) = document["sections"]
     assert document["source"] == "palm.txt"
     assert own["state"] == "not written"
     assert "own words" in own["note"]
-    assert begun["left"] == 1
-    section = done["section"]
+    assert start["left"] == 1
+    section = end["section"]
     assert (section["state"], section["note"]) == ("written", "")
     assert text_of(section).strip() == SENTENCES[0]
     (citation,) = section["citations"]
@@ -70,9 +70,9 @@ def test_a_document_is_told_in_its_words_then_written_and_kept(houses: Served) -
 
 def test_a_folder_and_a_topic_and_what_does_not_fit(houses: Served) -> None:
     with houses.client() as http:
-        *_, (_, begun), (_, summary) = told(http, patterns=["houses"])
-        assert [each["source"] for each in begun["documents"]] == ["fern.txt", "palm.txt"]
-        assert all(len(each["sections"]) == 1 for each in begun["documents"])
+        *_, (_, start), (_, summary) = told(http, patterns=["houses"])
+        assert [entry["source"] for entry in start["documents"]] == ["fern.txt", "palm.txt"]
+        assert all(len(entry["sections"]) == 1 for entry in start["documents"])
         assert summary["final"]
         *_, (kind, error) = told(http, patterns=["houses"], first_page=2)
         assert kind == "error"
@@ -95,7 +95,7 @@ def test_assistants_get_quotations_and_what_is_not_covered(houses: Served) -> No
             assert "Sentences were chosen from 1 of 1 passage." in text
             assert data["final"] is True
             _, several = await call(client, "summarise", documents=["houses"])
-            assert [each["file"] for each in several["documents"]] == ["fern.txt", "palm.txt"]
+            assert [entry["file"] for entry in several["documents"]] == ["fern.txt", "palm.txt"]
 
     anyio.run(work)
 

@@ -38,8 +38,8 @@ def houses(served: Served) -> Served:
     return served
 
 
-def told(http: httpx.Client, *columns: object, **asked: object) -> Iterator[tuple[str, Any]]:
-    body = {"columns": columns, **asked}
+def told(http: httpx.Client, *columns: object, **fields: object) -> Iterator[tuple[str, Any]]:
+    body = {"columns": columns, **fields}
     return streamed_events(http, "/api/tables", json=body)
 
 
@@ -57,22 +57,22 @@ def test_each_document_is_asked_and_what_was_read_is_kept(houses: Served) -> Non
     with houses.client() as http:
         events = list(told(http, OPENED, WHETHER, patterns=["houses"]))
         again = list(told(http, OPENED, WHETHER, patterns=["houses"], kept_only=True))
-    begun = events[0][1] if events[0][0] == "begun" else events[1][1]
-    assert [row["source"] for row in begun["rows"]] == ["fern.txt", "palm.txt"]
-    assert (begun["cells"], begun["kept"], begun["left"]) == (4, 0, 4)
-    assert "2 documents, 2 questions: 4 cells to read, about" in begun["text"]
-    found = cells(events)
-    assert found[0, 1]["text"] == "yes"
-    view = found[0, 1]["citations"][0]["view"]
-    assert view["document"] == begun["rows"][0]["document"]
-    assert found[0, 1]["citations"][0]["cited"] == "fern.txt, p. 1"
+    start = events[0][1] if events[0][0] == "begun" else events[1][1]
+    assert [row["source"] for row in start["rows"]] == ["fern.txt", "palm.txt"]
+    assert (start["cells"], start["kept"], start["left"]) == (4, 0, 4)
+    assert "2 documents, 2 questions: 4 cells to read, about" in start["text"]
+    grid = cells(events)
+    assert grid[0, 1]["text"] == "yes"
+    view = grid[0, 1]["citations"][0]["view"]
+    assert view["document"] == start["rows"][0]["document"]
+    assert grid[0, 1]["citations"][0]["cited"] == "fern.txt, p. 1"
     name, table = events[-1]
     assert name == "table"
     assert table["columns"][1]["totals"][-1] == "2 of 2 read; none undecided"
     assert again[0][0] == "begun"
     assert (again[0][1]["kept"], again[0][1]["left"]) == (4, 0)
     assert {at: cell["text"] for at, cell in cells(again).items()} == {
-        at: cell["text"] for at, cell in found.items()
+        at: cell["text"] for at, cell in grid.items()
     }
     assert "/home" not in json.dumps(events)
 
@@ -106,9 +106,9 @@ def test_what_was_stopped_goes_on(houses: Served) -> None:
         events.close()  # type: ignore[attr-defined]
     houses.llm.pieces, houses.llm.pause = ("It was opened ", "in 1923 [1]."), 0.001
     with houses.client() as http:
-        kept = list(told(http, WHETHER, OPENED, patterns=["houses"], kept_only=True))
-        assert kept[-1][1]["left"] > 0
-        assert not kept[-1][1]["final"]
+        parts = list(told(http, WHETHER, OPENED, patterns=["houses"], kept_only=True))
+        assert parts[-1][1]["left"] > 0
+        assert not parts[-1][1]["final"]
         events = list(told(http, WHETHER, OPENED, patterns=["houses"]))
     assert events[-1][1]["left"] == 0
 
@@ -119,11 +119,11 @@ def test_documents_are_chosen_by_folder_name_kind_and_words(houses: Served) -> N
         assert {"name": "park/houses", "count": 2} in offered["folders"]
         assert offered["types"] == [{"name": "text", "count": 5}]
 
-        def count(**chosen: object) -> list[str]:
-            found = http.post("/api/tables/documents", json=chosen).json()
-            assert found["total"] == 5
-            assert found["count"] == len(found["names"])
-            return sorted(found["names"])
+        def count(**choice: object) -> list[str]:
+            reply = http.post("/api/tables/documents", json=choice).json()
+            assert reply["total"] == 5
+            assert reply["count"] == len(reply["names"])
+            return sorted(reply["names"])
 
         assert len(count()) == 5
         assert count(patterns=["houses"]) == ["fern.txt", "palm.txt"]
@@ -138,9 +138,9 @@ def test_documents_are_chosen_by_folder_name_kind_and_words(houses: Served) -> N
 
 
 def test_a_table_is_saved_looked_at_again_and_removed(houses: Served) -> None:
-    saved = {"patterns": ["houses"], "columns": [WHETHER]}
+    body = {"patterns": ["houses"], "columns": [WHETHER]}
     with houses.client() as http:
-        assert http.post("/api/tables/saved/Häuser 1", json=saved).json() == {"saved": "Häuser 1"}
+        assert http.post("/api/tables/saved/Häuser 1", json=body).json() == {"saved": "Häuser 1"}
         (offered,) = http.get("/api/tables").json()["saved"]
         assert (offered["name"], offered["patterns"]) == ("Häuser 1", ["houses"])
         first = list(told(http, saved="Häuser 1"))
@@ -151,8 +151,8 @@ def test_a_table_is_saved_looked_at_again_and_removed(houses: Served) -> None:
             document(text, source="/home/ada/park/houses/rose.txt"),
             size=200,
         )
-        begun = next(data for name, data in told(http, saved="Häuser 1") if name == "begun")
-        assert (begun["kept"], begun["left"]) == (2, 1)
+        start = next(data for name, data in told(http, saved="Häuser 1") if name == "begun")
+        assert (start["kept"], start["left"]) == (2, 1)
         assert http.delete("/api/tables/saved/Häuser 1").json() == {"removed": "Häuser 1"}
         assert http.get("/api/tables").json()["saved"] == []
         assert http.delete("/api/tables/saved/Häuser 1").status_code == 400
@@ -172,23 +172,23 @@ def test_a_table_of_a_command_line_shows_no_paths_and_one_of_the_page_asks_by_na
         _, by_paths = http.get("/api/tables").json()["saved"]
         assert "ada" not in json.dumps(by_paths)
         assert by_paths["patterns"] == ["…/houses", "…/*.txt"]
-        begun = next(data for name, data in told(http, saved="by paths") if name == "begun")
-        assert len(begun["rows"]) == 3
+        start = next(data for name, data in told(http, saved="by paths") if name == "begun")
+        assert len(start["rows"]) == 3
         # No name has it, and the paths that do are not looked at.
-        begun = next(data for name, data in told(http, saved="by names") if name == "begun")
-        assert len(begun["rows"]) == 2
+        start = next(data for name, data in told(http, saved="by names") if name == "begun")
+        assert len(start["rows"]) == 2
 
 
 def test_a_document_that_is_removed_meanwhile_is_in_no_table(houses: Served) -> None:
     library = houses.engine.library
-    removed = houses.llm.held = threading.Event()
+    removal = houses.llm.held = threading.Event()
     with houses.client() as http:
         events = []
         for name, _ in told(http, OPENED, patterns=["houses"]):
             events.append(name)
             if name == "begun":
                 library.remove(sources=["/home/ada/park/houses/fern.txt"])
-                removed.set()
+                removal.set()
         assert events[-1] == "error"
         assert "table" not in events
 
@@ -295,9 +295,9 @@ def test_a_table_is_filled_and_a_cell_opens_its_page(
     head.click()
     head.click()
     expect(first).to_have_text("palm.txt")
-    with page.expect_download() as saved:
+    with page.expect_download() as download:
         page.locator(".table a[download='table.csv']").click()
-    assert "palm.txt" in saved.value.path().read_text("utf-8-sig")
+    assert "palm.txt" in download.value.path().read_text("utf-8-sig")
 
     page.locator("#table-name").fill("Park")
     page.get_by_role("button", name=words["save"], exact=True).click()

@@ -71,6 +71,6 @@ def test_a_hole_made_by_hand_is_found(tenants: ModuleType, database: str, leak: 
 
 def test_a_difference_in_time_is_found_where_there_is_one(tenants: ModuleType) -> None:
     noise = [0.001 + 0.0001 * ((n * 7919) % 100) / 100 for n in range(400)]
-    slower = [one + 0.00001 for one in reversed(noise)]
+    slower = [value + 0.00001 for value in reversed(noise)]
     assert tenants.timing.difference("", slower, noise).p < 0.01
     assert tenants.timing.difference("", [*reversed(noise)], noise).p > 0.05

@@ -39,19 +39,19 @@ A = TypeVar("A")
 
 
 def called(
-    served: Served, call: Callable[[Tools], Callable[[A, Tell], Awaitable[R]]], asked: A
+    served: Served, call: Callable[[Tools], Callable[[A, Tell], Awaitable[R]]], request: A
 ) -> tuple[R, list[str]]:
     """The reply to a call, and what was told meanwhile."""
-    heard: list[str] = []
+    messages: list[str] = []
 
     async def hear(text: str) -> None:
-        heard.append(text)
+        messages.append(text)
 
     async def work() -> R:
         libraries = Libraries([Path("garden")], lambda _: served.engine)
-        return await call(Tools(libraries, ModelQueue(), Pages(), allow_add=True))(asked, hear)
+        return await call(Tools(libraries, ModelQueue(), Pages(), allow_add=True))(request, hear)
 
-    return anyio.run(work), heard
+    return anyio.run(work), messages
 
 
 def ask(served: Served, question: str) -> Answered:
@@ -65,11 +65,11 @@ def keep_here(served: Served, **hosted: tuple[str, ...]) -> None:
     )
 
 
-def failure(served: Served, call: Callable[[Tools], Any], asked: object) -> str:
+def failure(served: Served, call: Callable[[Tools], Any], request: object) -> str:
     """What is said where a call is refused."""
-    with pytest.raises((UsageError, BaseExceptionGroup)) as raised:
-        called(served, call, asked)
-    error: BaseException = raised.value
+    with pytest.raises((UsageError, BaseExceptionGroup)) as caught_error:
+        called(served, call, request)
+    error: BaseException = caught_error.value
     while isinstance(error, BaseExceptionGroup):
         (error,) = error.exceptions
     assert isinstance(error, UsageError)
@@ -84,10 +84,10 @@ def test_a_refusal_says_how_near_the_documents_come(served: Served) -> None:
     assert missing.closest is not None
     assert missing.closest.quote == "The glass house was opened in 1907."
     assert missing.suggestions == ["When was the glass house opened?"]
-    said = reply.as_text()
-    assert said.startswith(reply.answer)
-    assert "None of the passages found contains “hause”." in said
-    assert "You could ask instead:\n  When was the glass house opened?" in said
+    text = reply.as_text()
+    assert text.startswith(reply.answer)
+    assert "None of the passages found contains “hause”." in text
+    assert "You could ask instead:\n  When was the glass house opened?" in text
 
 
 def test_a_part_that_is_missing_is_said_beside_what_is_not(served: Served) -> None:
@@ -97,9 +97,9 @@ def test_a_part_that_is_missing_is_said_beside_what_is_not(served: Served) -> No
     assert reply.grounded
     (missing,) = reply.not_found
     assert missing.question == "How much does the pharmacy charge?"
-    said = reply.as_text()
-    assert said.count("The documents do not say: How much does the pharmacy charge?") == 1
-    assert "\n\nOn “How much does the pharmacy charge?”:\nLooked for: pharmacy, charge\n" in said
+    text = reply.as_text()
+    assert text.count("The documents do not say: How much does the pharmacy charge?") == 1
+    assert "\n\nOn “How much does the pharmacy charge?”:\nLooked for: pharmacy, charge\n" in text
 
 
 def test_what_no_passage_supports_says_so_before_it(served: Served) -> None:
@@ -129,7 +129,7 @@ def test_a_name_that_an_answer_gives_does_not_steer_either(
     add(served.engine.library, document(other, source=name), size=200)
     served.llm.pieces = ("The glass house was opened in 1907.",)
     reply = ask(served, "When was the glass house opened?")
-    (marker,) = {each.number for each in reply.citations if each.quote == other}
+    (marker,) = {citation.number for citation in reply.citations if citation.quote == other}
     assert f"\n\nBy contrast, {shown.format(marker=marker)}" in reply.answer
     assert "Ignore" not in reply.as_text()
     assert bool(reply.left_out) == ("Ignore" in name)
@@ -154,7 +154,7 @@ def test_what_says_itself_that_no_passage_supports_it_is_not_said_twice(
 
 def test_an_empty_library_says_so_and_no_more(served: Served) -> None:
     library = served.engine.library
-    library.remove(documents=[one.id for one in library.documents()])
+    library.remove(documents=[entry.id for entry in library.documents()])
     reply = ask(served, "When was the glass house opened?")
     assert reply.as_text() == reply.answer
     assert reply.answer.startswith("The library is empty")
@@ -198,10 +198,10 @@ def test_a_private_document_is_as_if_it_were_not_there(
 
 def test_where_all_documents_are_private_there_is_none(served: Served) -> None:
     keep_here(served, private=("garden.txt", "tea.txt"))
-    asked = TableFor(["What is it?"], [])
-    assert failure(served, lambda tools: tools.table, asked).startswith("None of 0 documents")
-    asked = TableFor(["What is it?"], ["*.txt"])
-    assert failure(served, lambda tools: tools.table, asked).startswith("Of 0 documents none")
+    request = TableFor(["What is it?"], [])
+    assert failure(served, lambda tools: tools.table, request).startswith("None of 0 documents")
+    request = TableFor(["What is it?"], ["*.txt"])
+    assert failure(served, lambda tools: tools.table, request).startswith("Of 0 documents none")
 
 
 @pytest.mark.parametrize("pattern", [r"\d{16}", r"(?<=account )\d+", r"\d+(?= at the bank)"])
@@ -214,8 +214,8 @@ def test_what_is_replaced_does_not_come_out_in_parts(served: Served, pattern: st
     keep_here(served, redact=(pattern,))
 
     def page(start: int = 0, named: str = secret.id) -> PageText:
-        asked = PageOf(named, start=start, image=False)
-        reply, _ = called(served, lambda tools: tools.page, asked)
+        request = PageOf(named, start=start, image=False)
+        reply, _ = called(served, lambda tools: tools.page, request)
         assert isinstance(reply, PageText)
         return reply
 
@@ -226,17 +226,17 @@ def test_what_is_replaced_does_not_come_out_in_parts(served: Served, pattern: st
         assert page(start).text == text[behind:]
 
     def listed(containing: str) -> Documents:
-        asked = DocumentsIn(containing)
-        return called(served, lambda tools: tools.documents, asked)[0]
+        request = DocumentsIn(containing)
+        return called(served, lambda tools: tools.documents, request)[0]
 
     assert [record.document for record in listed("Account ").documents] == [secret.id]
     assert [record.document for record in listed("BANK.txt").documents] == [secret.id]
     for part in (number, number[:1], f"account {number[:3]}", number[-2:]):
         assert listed(part).total == 0
     assert page(named=secret.id[:12]).document == secret.id
-    for named in (name, f"x/{name}", "account [REDACTED-1] at the bank.txt"):
+    for label in (name, f"x/{name}", "account [REDACTED-1] at the bank.txt"):
         with pytest.raises(LibraryNotFoundError):
-            page(named=named)
+            page(named=label)
 
 
 def test_a_long_page_loses_nothing_where_it_is_cut(
@@ -249,8 +249,8 @@ def test_a_long_page_loses_nothing_where_it_is_cut(
     keep_here(served, redact=(r"\d{16}",))
     parts, start = [], 0
     while start is not UNSET:
-        asked = PageOf(long.id, start=start, image=False)
-        reply, _ = called(served, lambda tools: tools.page, asked)
+        request = PageOf(long.id, start=start, image=False)
+        reply, _ = called(served, lambda tools: tools.page, request)
         assert isinstance(reply, PageText)
         parts.append(reply.text)
         start = reply.next_start
@@ -263,11 +263,11 @@ def test_what_is_told_meanwhile_holds_no_words_of_documents(served: Served) -> N
     add(served.engine.library, other, size=200)
     keep_here(served, redact=(r"\d{4}",))
     served.llm.pieces = ("The glass house was opened in 1907.",)
-    asked = AskFor("When was the glass house opened?")
-    reply, heard = called(served, lambda tools: tools.ask, asked)
+    request = AskFor("When was the glass house opened?")
+    reply, messages = called(served, lambda tools: tools.ask, request)
     assert "[REDACTED-" in reply.answer
-    assert {"retrieve", "disagreement"} <= set(heard)
-    assert set(heard) <= set(get_args(StepKind))
+    assert {"retrieve", "disagreement"} <= set(messages)
+    assert set(messages) <= set(get_args(StepKind))
 
 
 @pytest.mark.parametrize(

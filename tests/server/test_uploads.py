@@ -37,28 +37,32 @@ HARBOUR = b"The harbour of Elm was dug in 1732 by forty men."
 def send(
     http: httpx.Client, name: str, data: bytes, **headers: str
 ) -> list[tuple[str, dict[str, object]]]:
-    given = {"params": {"name": name}, "content": data, "headers": RAW | headers}
-    return list(streamed_events(http, "/api/documents", **given))
+    request = {"params": {"name": name}, "content": data, "headers": RAW | headers}
+    return list(streamed_events(http, "/api/documents", **request))
 
 
 def kept(served: Served) -> dict[str, bytes]:
     folder = served.engine.library.directory / UPLOADS
-    return {one.name: one.read_bytes() for one in folder.iterdir()} if folder.exists() else {}
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
 
 
 def test_a_file_is_kept_found_and_gone_with_its_document(served: Served) -> None:
     with served.client() as http:
-        *progress, (kind, said) = send(http, "Elm.txt", HARBOUR)
-        assert (kind, said["failed"]) == ("done", False)
-        assert said["said"] == "Added (passages: 1)"
+        *progress, (kind, data) = send(http, "Elm.txt", HARBOUR)
+        assert (kind, data["failed"]) == ("done", False)
+        assert data["said"] == "Added (passages: 1)"
         assert {kind for kind, _ in progress} == {"progress"}
         assert kept(served) == {"Elm.txt": HARBOUR}
-        (found, *_) = http.post("/api/search", json={"question": "harbour"}).json()["passages"]
-        assert found["cited"].startswith("Elm.txt")
-        assert found["text"] == HARBOUR.decode()
+        (passage, *_) = http.post("/api/search", json={"question": "harbour"}).json()["passages"]
+        assert passage["cited"].startswith("Elm.txt")
+        assert passage["text"] == HARBOUR.decode()
         documents = http.get("/api/documents").json()["documents"]
-        (mine,) = (one for one in documents if one["id"] == hashlib.sha256(HARBOUR).hexdigest())
-        assert http.delete(f"/api/documents/{mine['id']}").json()["purged"]
+        (own_document,) = (
+            document
+            for document in documents
+            if document["id"] == hashlib.sha256(HARBOUR).hexdigest()
+        )
+        assert http.delete(f"/api/documents/{own_document['id']}").json()["purged"]
         assert kept(served) == {}
 
 
@@ -77,10 +81,10 @@ def test_the_same_bytes_are_unchanged_and_another_file_of_the_name_gets_a_number
 def test_what_cannot_be_read_is_not_kept(served: Served) -> None:
     with served.client() as http:
         for name, data in (("a.pdf", b"%PDF-1.4 nothing"), ("b.xyz", b"\0\1\2"), ("c.txt", b"")):
-            *_, (kind, said) = send(http, name, data)
-            assert (kind, said["failed"]) == ("done", True)
-            assert str(said["said"]).startswith(name), said
-            assert str(served.engine.library.directory) not in str(said)
+            *_, (kind, record) = send(http, name, data)
+            assert (kind, record["failed"]) == ("done", True)
+            assert str(record["said"]).startswith(name), record
+            assert str(served.engine.library.directory) not in str(record)
         assert len(http.get("/api/documents").json()["documents"]) == 2
         assert http.get("/api/unread").json()["unread"] == []
     assert kept(served) == {}
@@ -92,12 +96,14 @@ def test_attachments_come_and_go_with_their_mail(served: Served) -> None:
     mail.set_content("See what is attached.")
     mail.add_attachment(HARBOUR, maintype="text", subtype="plain", filename="Elm.txt")
     with served.client() as http:
-        *_, (_, said) = send(http, "m.eml", mail.as_bytes())
-        assert not said["failed"]
+        *_, (_, data) = send(http, "m.eml", mail.as_bytes())
+        assert not data["failed"]
         documents = http.get("/api/documents").json()["documents"]
         assert len(documents) == 4
-        (mine,) = (one for one in documents if one["sources"][0].endswith("m.eml"))
-        http.delete(f"/api/documents/{mine['id']}")
+        (own_document,) = (
+            document for document in documents if document["sources"][0].endswith("m.eml")
+        )
+        http.delete(f"/api/documents/{own_document['id']}")
         assert len(http.get("/api/documents").json()["documents"]) == 2
     assert kept(served) == {}
 
@@ -107,12 +113,12 @@ def test_the_body_is_bounded_and_no_form(served: Served, monkeypatch: pytest.Mon
     with served.client() as http:
         large = b"word " * 1_000_000
         for body in (large, iter([large])):
-            refused = http.post("/api/documents?name=a.txt", content=body, headers=RAW)
-            assert refused.status_code == 413
+            response = http.post("/api/documents?name=a.txt", content=body, headers=RAW)
+            assert response.status_code == 413
         for media in ("multipart/form-data; boundary=x", "text/plain"):
             headers = {"content-type": media}
-            refused = http.post("/api/documents?name=a.txt", content=HARBOUR, headers=headers)
-            assert refused.status_code == 400
+            response = http.post("/api/documents?name=a.txt", content=HARBOUR, headers=headers)
+            assert response.status_code == 400
     assert kept(served) == {}
 
 
@@ -140,10 +146,10 @@ def test_who_writes_meanwhile_is_named(served: Served, monkeypatch: pytest.Monke
         assert other.stdout is not None
         other.stdout.readline()
         with served.client() as http:
-            *_, (kind, said) = send(http, "Elm.txt", HARBOUR)
+            *_, (kind, data) = send(http, "Elm.txt", HARBOUR)
         other.kill()
     assert kind == "error"
-    assert str(other.pid) in str(said["message"])
+    assert str(other.pid) in str(data["message"])
 
 
 def test_what_was_cut_off_goes_with_the_next_upload_or_removal(served: Served) -> None:
@@ -163,16 +169,16 @@ def test_uploads_travel_with_their_library(served: Served, tmp_path: Path) -> No
     assert manifest.format == 2
     import_library(archive, new, indexes=indexes())
     assert (new / UPLOADS / "Elm.txt").read_bytes() == HARBOUR
-    with zipfile.ZipFile(archive) as packed:
-        whole = {name: packed.read(name) for name in packed.namelist()}
+    with zipfile.ZipFile(archive) as zip_file:
+        whole = {name: zip_file.read(name) for name in zip_file.namelist()}
     for name, data in (
         ("uploads/Elm.txt", b"something else"),
         ("uploads/other.txt", HARBOUR),
         ("uploads/../Elm.txt", HARBOUR),
     ):
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-            for one, content in (whole | {name: data}).items():
-                packed.writestr(one, content)
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zip_file:
+            for member, content in (whole | {name: data}).items():
+                zip_file.writestr(member, content)
         with pytest.raises(LibraryDamagedError):
             import_library(archive, tmp_path / "changed", indexes=indexes())
         assert not (tmp_path / "changed").exists()
@@ -269,11 +275,11 @@ def test_a_kill_loses_nothing_that_was_reported(tmp_path: Path, after: float) ->
     command = [sys.executable, "-c", KILLED, str(directory), str(scratch)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
-        told = [process.stdout.readline(), process.stdout.readline()]
+        lines = [process.stdout.readline(), process.stdout.readline()]
         time.sleep(after)
         os.kill(process.pid, signal.SIGKILL)
-        told += process.stdout.read().splitlines(keepends=True)
-    reported = {f"{line.strip()}.txt" for line in told[1:] if line.endswith("\n")}
+        lines += process.stdout.read().splitlines(keepends=True)
+    names_reported = {f"{line.strip()}.txt" for line in lines[1:] if line.endswith("\n")}
     settings = Settings()
     library = open_library(
         directory,
@@ -282,15 +288,15 @@ def test_a_kill_loses_nothing_that_was_reported(tmp_path: Path, after: float) ->
     )
     with library:
         library.sweep_uploads()
-        held = {Path(one.state.path).name: one.document_id for one in library.sources()}
-        assert reported <= held.keys()
-        files = {one.name: one.read_bytes() for one in (directory / UPLOADS).iterdir()}
-        assert {name: hashlib.sha256(data).hexdigest() for name, data in files.items()} == held
+        ids = {Path(source.state.path).name: source.document_id for source in library.sources()}
+        assert names_reported <= ids.keys()
+        files = {path.name: path.read_bytes() for path in (directory / UPLOADS).iterdir()}
+        assert {name: hashlib.sha256(data).hexdigest() for name, data in files.items()} == ids
 
 
 def test_the_file_stays_until_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where its client goes between two events."""
-    happened: list[str] = []
+    deeds: list[str] = []
 
     @asynccontextmanager
     async def working(_: object) -> AsyncIterator[AsyncIterator[ServerSentEvent]]:
@@ -302,19 +308,19 @@ def test_the_file_stays_until_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -
         try:
             yield told()
         finally:
-            happened.append("the work has ended")
+            deeds.append("the work has ended")
 
     async def leave() -> None:
-        held = ExitStack()
-        held.callback(happened.append, "the file is gone")
+        stack = ExitStack()
+        stack.callback(deeds.append, "the file is gone")
         nothing: Any = None
-        stream = uploads.UploadRoutes()._add_events(nothing, Path("upload"), "a.txt", "en", held)
+        stream = uploads.UploadRoutes()._add_events(nothing, Path("upload"), "a.txt", "en", stack)
         assert await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
         with anyio.move_on_after(60):
-            while len(happened) < 2:
+            while len(deeds) < 2:
                 await anyio.sleep(0.01)
 
     monkeypatch.setattr(uploads, "working", working)
     asyncio.run(leave())
-    assert happened == ["the work has ended", "the file is gone"]
+    assert deeds == ["the work has ended", "the file is gone"]

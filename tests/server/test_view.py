@@ -39,7 +39,7 @@ def paper(served: Served, tmp_path: Path) -> Path:
 
 def asked(served: Served, path: Path, quoted: str = QUOTED, **changes: object) -> dict[str, object]:
     library = served.engine.library
-    (document,) = (one.id for one in library.documents() if str(path) in one.sources)
+    (document,) = (record.id for record in library.documents() if str(path) in record.sources)
     start = library.text(document, 0, 10**6).index(quoted)
     return {"document": document, "start": start, "end": start + len(quoted), **changes}
 
@@ -53,51 +53,51 @@ def yellow(response: httpx.Response) -> int:
 
 def test_a_page_is_shown_with_what_is_quoted_marked(served: Served, paper: Path) -> None:
     with served.client() as http:
-        found = http.get("/api/view", params=asked(served, paper)).json()
-        assert {key: found[key] for key in ("source", "page", "pages", "unit", "label")} == {
+        view = http.get("/api/view", params=asked(served, paper)).json()
+        assert {key: view[key] for key in ("source", "page", "pages", "unit", "label")} == {
             "source": "house.pdf",
             "page": 2,
             "pages": 2,
             "unit": "page",
             "label": "",
         }
-        assert (found["place"], found["state"], found["marked"]) == ("p. 2", "same", True)
-        assert (found["before"] + found["quoted"] + found["after"], found["quoted"]) == (
+        assert (view["place"], view["state"], view["marked"]) == ("p. 2", "same", True)
+        assert (view["before"] + view["quoted"] + view["after"], view["quoted"]) == (
             GARDEN,
             QUOTED,
         )
-        assert 0.4 < found["top"] < 0.6
-        assert yellow(http.get(found["image"])) > 500
+        assert 0.4 < view["top"] < 0.6
+        assert yellow(http.get(view["image"])) > 500
         assert str(paper.parent) not in http.get("/api/view", params=asked(served, paper)).text
         chinese = {"accept-language": "zh-CN"}
-        said = http.get("/api/view", params=asked(served, paper), headers=chinese).json()
-        assert said["place"] == "第 2 页"
+        view_chinese = http.get("/api/view", params=asked(served, paper), headers=chinese).json()
+        assert view_chinese["place"] == "第 2 页"
 
 
 def test_without_a_span_nothing_is_marked(served: Served, paper: Path) -> None:
     with served.client() as http:
-        found = http.get("/api/view", params=asked(served, paper, start=0, end=0)).json()
-        assert (found["page"], found["marked"], found["quoted"]) == (1, False, "")
-        assert yellow(http.get(found["image"])) == 0
+        view = http.get("/api/view", params=asked(served, paper, start=0, end=0)).json()
+        assert (view["page"], view["marked"], view["quoted"]) == (1, False, "")
+        assert yellow(http.get(view["image"])) == 0
 
 
 def test_text_without_pages_has_no_image(served: Served) -> None:
     with served.client() as http:
         where = asked(served, Path("garden.txt"))
-        found = http.get("/api/view", params=where).json()
-        assert (found["source"], found["quoted"], found["image"]) == ("garden.txt", QUOTED, None)
-        assert found["state"] == "gone"
+        view = http.get("/api/view", params=where).json()
+        assert (view["source"], view["quoted"], view["image"]) == ("garden.txt", QUOTED, None)
+        assert view["state"] == "gone"
         assert http.get("/api/view.png", params=where).status_code == 404
 
 
 def test_a_changed_file_is_shown_as_the_text_that_was_read(served: Served, paper: Path) -> None:
     paper.write_bytes(b"%PDF-1.7 another")
     with served.client() as http:
-        found = http.get("/api/view", params=asked(served, paper)).json()
-        assert (found["state"], found["image"], found["quoted"]) == ("changed", None, QUOTED)
+        view = http.get("/api/view", params=asked(served, paper)).json()
+        assert (view["state"], view["image"], view["quoted"]) == ("changed", None, QUOTED)
         paper.unlink()
-        found = http.get("/api/view", params=asked(served, paper, "orchids")).json()
-        assert (found["state"], found["image"], found["quoted"]) == ("gone", None, "orchids")
+        view = http.get("/api/view", params=asked(served, paper, "orchids")).json()
+        assert (view["state"], view["image"], view["quoted"]) == ("gone", None, "orchids")
 
 
 def test_what_is_removed_is_shown_no_more(served: Served, paper: Path) -> None:
@@ -136,42 +136,42 @@ def test_a_key_opens_its_view_and_its_image_and_nothing_else(served: Served, pap
     where = asked(served, paper)
     start, end = int(str(where["start"])), int(str(where["end"]))
     view = View("garden", str(where["document"]), start, end)
-    given = {"library": "garden", **where, "key": Views(TOKEN, "").key(view)}
+    fields = {"library": "garden", **where, "key": Views(TOKEN, "").key(view)}
     with served.client(authorization="") as http:
-        found = http.get("/api/view", params=given)
-        assert found.status_code == 200
-        image = found.json()["image"]
-        assert parse_qs(image.partition("?")[2])["key"] == [given["key"]]
+        response = http.get("/api/view", params=fields)
+        assert response.status_code == 200
+        image = response.json()["image"]
+        assert parse_qs(image.partition("?")[2])["key"] == [fields["key"]]
         assert yellow(http.get(image)) > 500
         for changes in ({"end": end + 1}, {"start": 0}, {"library": ""}, {"key": "x"}, {"key": ""}):
             for path in ("/api/view", "/api/view.png"):
-                assert http.get(path, params=given | changes).status_code == 401
-        twice = f"{urlencode(given)}&document=other"
+                assert http.get(path, params=fields | changes).status_code == 401
+        twice = f"{urlencode(fields)}&document=other"
         assert http.get(f"/api/view?{twice}").status_code == 401
         for path in ("/api/status", "/api/documents", "/api/search", "/metrics"):
-            assert http.get(path, params=given).status_code == 401
+            assert http.get(path, params=fields).status_code == 401
 
 
 def test_searches_go_on_while_a_page_is_drawn(
     served: Served, paper: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drawing is for one thread, and is not in the way of the rest."""
-    drawn, let_go, draw = list[View](), threading.Event(), Pages._draw
+    views_drawn, let_go, draw = list[View](), threading.Event(), Pages._draw
 
     def held(pages: Pages, library: Library, view: View) -> PageView | None:
-        drawn.append(view)
+        views_drawn.append(view)
         assert let_go.wait(60)
         return draw(pages, library, view)
 
     monkeypatch.setattr(Pages, "_draw", held)
     monkeypatch.setattr("localrag.server.pages.KEPT", 600.0)
     with served.client() as http, served.client() as other:
-        wanted = asked(served, paper)
-        view = threading.Thread(target=lambda: other.get("/api/view", params=wanted))
+        parameters = asked(served, paper)
+        view = threading.Thread(target=lambda: other.get("/api/view", params=parameters))
         view.start()
-        until(lambda: drawn)
+        until(lambda: views_drawn)
         assert http.post("/api/search", json={"question": "orchids"}).status_code == 200
         let_go.set()
         view.join()
-        assert http.get("/api/view.png", params=wanted).status_code == 200
-    assert len(drawn) == 1, "it was kept"
+        assert http.get("/api/view.png", params=parameters).status_code == 200
+    assert len(views_drawn) == 1, "it was kept"

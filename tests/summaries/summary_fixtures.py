@@ -65,6 +65,6 @@ def engine(tmp_path: Path, llm: Repeating, monkeypatch: pytest.MonkeyPatch) -> I
         embedding=factory.identity_of(EMBEDDER, settings),
     )
     add(library, document(*PAGES, source="/books/elm.txt"), size=1000)
-    opened = Engine(library, settings, embedder=EMBEDDER)
-    yield opened
-    opened.close()
+    new_engine = Engine(library, settings, embedder=EMBEDDER)
+    yield new_engine
+    new_engine.close()

@@ -42,18 +42,18 @@ def summary_of(engine: Engine, *patterns: str, about: str = "", **how: object) -
 def test_all_of_a_document_is_told_in_its_own_words_and_then_written(
     engine: Engine, llm: Repeating
 ) -> None:
-    begun, *between, last = events_of(engine, "elm.txt")
-    assert isinstance(begun, SummaryBegun)
+    beginning, *between, last = events_of(engine, "elm.txt")
+    assert isinstance(beginning, SummaryBegun)
     assert isinstance(last, Summary)
-    (own,), (document,) = begun.summary.documents, last.documents
+    (own,), (document,) = beginning.summary.documents, last.documents
     assert {section.state for section in own.sections} == {"not written"}
     assert [section.first_page for section in own.sections] == sorted(
         section.first_page for section in own.sections
     )
     assert 1 < len(own.sections) <= MOST_PARTS
     assert (own.pages, own.sections[-1].last_page) == (8, 8)
-    assert begun.to_write == len(own.sections) == len(between) == llm.calls
-    assert "to write, about" in begun_text(begun)
+    assert beginning.to_write == len(own.sections) == len(between) == llm.calls
+    assert "to write, about" in begun_text(beginning)
     for section in document.sections:
         assert section.state == "written"
         assert section.replaced == 0
@@ -77,8 +77,8 @@ def test_what_the_document_does_not_say_is_replaced_by_its_own_sentence(
     for section in summary.documents[0].sections:
         assert section.replaced == 1
         assert "1999" not in section_text(section)
-        assert all(each.rating == "fully supported" for each in section.statements)
-        assert all(each.citations for each in section.statements)
+        assert all(statement.rating == "fully supported" for statement in section.statements)
+        assert all(statement.citations for statement in section.statements)
     assert "had no support" in "\n".join(coverage_lines(summary.documents[0]))
 
 
@@ -87,9 +87,9 @@ def test_what_was_written_is_not_written_again_unless_topic_or_document_change(
 ) -> None:
     first = summary_of(engine, "elm.txt")
     calls = llm.calls
-    begun, *_, again = events_of(engine, "elm.txt")
-    assert isinstance(begun, SummaryBegun)
-    assert (begun.kept, begun.to_write) == (calls, 0)
+    beginning, *_, again = events_of(engine, "elm.txt")
+    assert isinstance(beginning, SummaryBegun)
+    assert (beginning.kept, beginning.to_write) == (calls, 0)
     assert isinstance(again, Summary)
     assert again.documents == first.documents
     assert llm.calls == calls
@@ -99,15 +99,15 @@ def test_what_was_written_is_not_written_again_unless_topic_or_document_change(
 
 def test_a_run_that_was_cut_off_goes_on_where_it_was(engine: Engine, llm: Repeating) -> None:
     run = engine.summarise(["elm.txt"])
-    begun = next(run)
-    assert isinstance(begun, SummaryBegun)
+    beginning = next(run)
+    assert isinstance(beginning, SummaryBegun)
     assert isinstance(next(run), SectionDone)
     assert isinstance(next(run), SectionDone)  # the first is kept by now
     run.close()  # type: ignore[attr-defined]
-    begun = events_of(engine, "elm.txt")[0]
-    assert isinstance(begun, SummaryBegun)
-    assert begun.kept == 1
-    assert llm.calls == 2 + begun.to_write
+    beginning = events_of(engine, "elm.txt")[0]
+    assert isinstance(beginning, SummaryBegun)
+    assert beginning.kept == 1
+    assert llm.calls == 2 + beginning.to_write
 
 
 def test_after_its_time_the_rest_stays_in_the_documents_words(
@@ -126,9 +126,9 @@ def test_after_its_time_the_rest_stays_in_the_documents_words(
 def test_a_stop_is_heard_between_two_sections(engine: Engine, llm: Repeating) -> None:
     import threading
 
-    stopped = threading.Event()
-    stopped.set()
-    summary = summary_of(engine, "elm.txt", options=AskOptions(stopped=stopped))
+    stop = threading.Event()
+    stop.set()
+    summary = summary_of(engine, "elm.txt", options=AskOptions(stopped=stop))
     assert llm.calls == 0
     assert {section.reason for section in summary.documents[0].sections} == {"stopped"}
 
@@ -162,9 +162,9 @@ def test_what_was_written_goes_with_its_document_to_the_last_byte(
     summary_of(engine, "elm.txt")
     assert b"until the evening" in bytes_on_disk(engine.library.directory)
     assert engine.library.remove(sources=["/books/elm.txt"]).purged
-    left = bytes_on_disk(engine.library.directory)
-    assert b"until the evening" not in left
-    assert b"sisters from the coast" not in left
+    content = bytes_on_disk(engine.library.directory)
+    assert b"until the evening" not in content
+    assert b"sisters from the coast" not in content
 
 
 def test_a_document_that_is_removed_meanwhile_is_not_told(engine: Engine) -> None:
@@ -192,15 +192,15 @@ def test_a_topic_leaves_the_sections_that_are_about_it(engine: Engine) -> None:
 
 
 def test_pages_leave_what_stands_on_them(engine: Engine) -> None:
-    (told,) = summary_of(engine, "elm.txt", pages=(3, 4)).documents
+    (part,) = summary_of(engine, "elm.txt", pages=(3, 4)).documents
     pages = {
         mark.citation.page
-        for section in told.sections
+        for section in part.sections
         for statement in section.statements
         for mark in statement.citations
     }
     assert pages <= {3, 4}
-    assert {each.first_page for each in told.sections} <= {3, 4}
+    assert {section.first_page for section in part.sections} <= {3, 4}
     assert summary_of(engine, "elm.txt", pages=(90, None)).documents[0].sections == ()
     add(engine.library, document("Another text.", source="/books/b.txt"))
     with pytest.raises(UsageError, match="--pages needs a single document"):
@@ -210,29 +210,29 @@ def test_pages_leave_what_stands_on_them(engine: Engine) -> None:
 def test_pages_without_a_sentence_are_named(engine: Engine) -> None:
     filler = ["12 | 13 | 14"] * 40
     add(engine.library, document(*PAGES[:2], *filler, *PAGES[2:4], source="/long.txt"), size=1000)
-    (told,) = summary_of(engine, "long.txt", seconds=1e-9).documents
-    assert all(first <= last for first, last in told.skipped)
-    cited = {
+    (part,) = summary_of(engine, "long.txt", seconds=1e-9).documents
+    assert all(first <= last for first, last in part.skipped)
+    pages = {
         mark.citation.page
-        for section in told.sections
+        for section in part.sections
         for statement in section.statements
         for mark in statement.citations
     }
-    for first, last in told.skipped:
-        assert not cited & set(range(first, last + 1))
-    assert told.skipped == () or "Only skimmed: p. " in "\n".join(coverage_lines(told))
+    for first, last in part.skipped:
+        assert not pages & set(range(first, last + 1))
+    assert part.skipped == () or "Only skimmed: p. " in "\n".join(coverage_lines(part))
 
 
 def test_a_folder_is_told_a_sentence_for_each_document(engine: Engine, llm: Repeating) -> None:
     add(engine.library, document("The lease of Elm costs 90 a month.", source="/books/lease.txt"))
     summary = summary_of(engine, "books")
-    assert [each.source for each in summary.documents] == ["/books/elm.txt", "/books/lease.txt"]
-    assert [len(each.sections[0].statements) for each in summary.documents] == [1, 1]
+    assert [entry.source for entry in summary.documents] == ["/books/elm.txt", "/books/lease.txt"]
+    assert [len(entry.sections[0].statements) for entry in summary.documents] == [1, 1]
     assert summary.documents[1].card.kind == "contract"
     assert llm.calls == 0
     assert summary.final
     about = summary_of(engine, "books", about="lease")
-    assert [each.source for each in about.documents] == ["/books/lease.txt"]
+    assert [entry.source for entry in about.documents] == ["/books/lease.txt"]
     assert total_line(about) == "1 of 2 documents have a sentence on this."
 
 
@@ -252,8 +252,8 @@ def test_a_document_of_hardly_any_words_is_quoted(
     summary = summary_of(engine, "odd.txt")
     assert llm.calls == 0
     assert summary.final
-    told = "".join(section_text(section) for section in summary.documents[0].sections)
-    assert words in told
+    content = "".join(section_text(section) for section in summary.documents[0].sections)
+    assert words in content
     assert coverage_lines(summary.documents[0])
 
 
@@ -282,11 +282,13 @@ def test_sections_are_told_in_their_own_language(engine: Engine, llm: Repeating)
 
 def test_records_are_plain_and_markers_count_over_all_sections(engine: Engine) -> None:
     summary = summary_of(engine, "elm.txt")
-    (told,) = summary_json(summary)["documents"]
-    markers = [each["marker"] for section in told["sections"] for each in section["citations"]]
+    (record,) = summary_json(summary)["documents"]
+    markers = [
+        citation["marker"] for section in record["sections"] for citation in section["citations"]
+    ]
     assert markers == list(range(1, len(markers) + 1))
-    assert "[1]" in told["sections"][0]["text"]
-    assert told["sections"][0]["support"][0]["rating"] == "fully supported"
+    assert "[1]" in record["sections"][0]["text"]
+    assert record["sections"][0]["support"][0]["rating"] == "fully supported"
     document = numbered(summary.documents[0])
     assert section_title(document, 0).startswith("p. 1")
 
@@ -315,8 +317,8 @@ def test_private_documents_are_not_given_to_a_hosted_model(
 
 
 def test_the_api_gives_the_summary_and_tells_events(engine: Engine) -> None:
-    heard: list[Event] = []
+    events: list[Event] = []
     rag = LocalRAG(engine)
-    summary = rag.summarise(["elm.txt"], about="harbour", on_event=heard.append)
-    assert heard[-1] is summary
-    assert isinstance(heard[0], SummaryBegun)
+    summary = rag.summarise(["elm.txt"], about="harbour", on_event=events.append)
+    assert events[-1] is summary
+    assert isinstance(events[0], SummaryBegun)

@@ -26,24 +26,26 @@ def test_a_document_is_cut_at_its_highest_headings() -> None:
 
 
 def test_neighbours_go_together_where_there_are_more_headings_than_parts() -> None:
-    made = parts(passages(*(f"Chapter {n}" for n in range(40))))
-    assert len(made) == MOST_PARTS
-    assert made[0].heading == "Chapter 0 – Chapter 3"
-    assert [part.last - part.first for part in made] == [3] * MOST_PARTS
+    sections = parts(passages(*(f"Chapter {n}" for n in range(40))))
+    assert len(sections) == MOST_PARTS
+    assert sections[0].heading == "Chapter 0 – Chapter 3"
+    assert [part.last - part.first for part in sections] == [3] * MOST_PARTS
 
 
 def test_without_headings_the_parts_are_even() -> None:
-    made = parts(passages(*[""] * 100))
-    assert [part.last - part.first + 1 for part in made] == [10] * 10
-    assert {part.heading for part in made} == {""}
+    sections = parts(passages(*[""] * 100))
+    assert [part.last - part.first + 1 for part in sections] == [10] * 10
+    assert {part.heading for part in sections} == {""}
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 1000, 20_000])
 def test_parts_hold_every_passage_once(count: int) -> None:
     headings = [f"A > {at // 3}" if at % 5 else "B" for at in range(count)]
-    made = parts(passages(*headings))
-    assert [at for part in made for at in range(part.first, part.last + 1)] == list(range(count))
-    assert 1 <= len(made) <= MOST_PARTS
+    sections = parts(passages(*headings))
+    assert [at for part in sections for at in range(part.first, part.last + 1)] == list(
+        range(count)
+    )
+    assert 1 <= len(sections) <= MOST_PARTS
 
 
 def test_short_documents_are_not_cut_small() -> None:

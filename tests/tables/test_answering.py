@@ -139,10 +139,10 @@ def access(
 
 
 def run(
-    question: str, llm: ScriptedLLM, asked: LibraryAccess
+    question: str, llm: ScriptedLLM, library: LibraryAccess
 ) -> tuple[str, Answer | None, list[Step]]:
     text, answer, steps = "", None, []
-    for piece in answered(question, asked, LogitChooser(llm), llm, TOKENIZER):
+    for piece in answered(question, library, LogitChooser(llm), llm, TOKENIZER):
         if isinstance(piece, Statement):
             text += piece.written
         elif isinstance(piece, Answer):
@@ -170,18 +170,18 @@ def test_a_question_about_one_thing_is_left_to_others() -> None:
 
 
 def test_a_number_that_a_passage_gives_is_not_counted_and_a_list_is_never_taken_from_one() -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def stated(question: str) -> Grade:
-        asked.append(question)
+        questions.append(question)
         return Grade(0.95)
 
     llm, question = ScriptedLLM(scores=[COUNT]), "How many days of leave are there?"
     assert run(question, llm, access(Filled([]), hits=[], stated=stated)) == ("", None, [])
-    assert asked == [question]
+    assert questions == [question]
     llm = ScriptedLLM(scores=[LIST])
     _, _, steps = run("Which contracts renew?", llm, access(Filled([]), hits=[], stated=stated))
-    assert asked == [question]
+    assert questions == [question]
     assert [step.kind for step in steps] == ["scope", "plan"]
 
 
@@ -202,9 +202,9 @@ def test_what_a_section_rather_states_is_not_gone_through_for(
     directions = {
         name: Direction(np.array(weights.get(name, (0, 0)), np.float32), 0.0) for name in names
     }
-    asked = access(Filled([]), hits=[], stated=lambda _: Grade(stated))
+    library = access(Filled([]), hits=[], stated=lambda _: Grade(stated))
     chooser = LogitChooser(ScriptedLLM(), Probes(State(), directions))
-    pieces = answered("Which contracts renew?", asked, chooser, ScriptedLLM(), str.split)
+    pieces = answered("Which contracts renew?", library, chooser, ScriptedLLM(), str.split)
     kinds = [piece.kind for piece in pieces if isinstance(piece, Step)]
     assert kinds == ([] if rather else ["scope", "plan"])
 
@@ -229,9 +229,9 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
     directions = {
         name: Direction(np.array([along.get(name, -1.0)], np.float32), 0.0) for name in names
     }
-    asked = access(Filled([]), hits=[], stated=lambda _: Grade(0.1))
+    library = access(Filled([]), hits=[], stated=lambda _: Grade(0.1))
     chooser = LogitChooser(ScriptedLLM(), Probes(State(), directions))
-    *_, last = answered(question, asked, chooser, ScriptedLLM(), str.split)
+    *_, last = answered(question, library, chooser, ScriptedLLM(), str.split)
     if answer is None:
         assert isinstance(last, Step)
     else:
@@ -248,8 +248,8 @@ def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:
     llm = ScriptedLLM([columns_reply("Does it renew?", "yes/no")], [LIST, FITS, MAYBE, CONTENTS])
     hits = [name.sources[0] for name in RECORDS[:3]]
     text, answer, steps = run("Which contracts renew?", llm, access(fill, hits=hits))
-    listed = "2 of 3 documents\n- marsh [1]\n- veld [1]"
-    assert text == f"{listed}\n\n{ASKED}\n3 of 3 documents read; none undecided."
+    listing = "2 of 3 documents\n- marsh [1]\n- veld [1]"
+    assert text == f"{listing}\n\n{ASKED}\n3 of 3 documents read; none undecided."
     assert fill.asked == [Column("Does it renew?", "yes/no")]
     assert answer is not None
     assert answer.grounded
@@ -313,8 +313,8 @@ class Late(Filled):
         *cells, table = super().__call__(documents, columns, whole=whole)
         assert isinstance(table, Grid)
         yield from cells
-        *read, last = table.rows
-        yield Grid(table.columns, (*read, replace(last, cells=(LATE,))))
+        *head, last = table.rows
+        yield Grid(table.columns, (*head, replace(last, cells=(LATE,))))
 
 
 MARSH, OTTWAY, VELD = (name.sources[0] for name in RECORDS[:3])
@@ -327,8 +327,8 @@ def test_where_time_is_over_the_nearest_are_listed_and_nothing_is_final() -> Non
     text, answer, _ = run("Which contracts renew?", llm, library)
     assert late.order == [VELD, OTTWAY, MARSH]
     assert not late.whole
-    listed, closing = text.split("\n\n")
-    assert listed == "2 of 2 documents\n- ottway [1]\n- veld [1]", "in the order of the documents"
+    listing, closing = text.split("\n\n")
+    assert listing == "2 of 2 documents\n- ottway [1]\n- veld [1]", "in the order of the documents"
     assert closing.startswith(
         f"{ASKED}\n2 of 3 documents read, those nearest to the question first"
     )
@@ -394,8 +394,8 @@ def test_an_answer_says_what_was_computed_and_what_was_not_read(question: str, t
     table = replace(stock().tables[0], unread=7)
     fits = FITS | {"是": 9, "否": 1}
     llm = ScriptedLLM(["SELECT Item FROM data"] * MOST_QUERIES, [LIST, fits, fits])
-    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[dataset_of([table])])
-    text, answer, _ = run(question, llm, asked)
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[dataset_of([table])])
+    text, answer, _ = run(question, llm, library)
     assert text.endswith(f"\n{told}")
     assert answer is not None
     assert answer.basis is not None
@@ -404,9 +404,9 @@ def test_an_answer_says_what_was_computed_and_what_was_not_read(question: str, t
 
 def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
     llm = ScriptedLLM(BELOW, [LIST, FITS, MAYBE])
-    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
-    asked = replace(asked, cite=partial(cite, gone=GONE))
-    text, answer, _ = run("Which items are below their minimum?", llm, asked)
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    library = replace(library, cite=partial(cite, gone=GONE))
+    text, answer, _ = run("Which items are below their minimum?", llm, library)
     assert text == f"- gloves [1]\n- soap\n\n{BELOW_TOLD}"
     assert answer is not None
     assert [citation.quote for citation in answer.citations] == ["row at 30"]
@@ -431,16 +431,16 @@ def test_where_they_differ_both_are_told_and_neither_is_the_answer() -> None:
 @pytest.mark.parametrize("sql", ["SELECT Item FROM data WHERE Item = 'rope'", "no query at all"])
 def test_where_no_row_fits_the_question_is_answered_as_ever(sql: str) -> None:
     llm = ScriptedLLM([sql] * MOST_QUERIES, [LIST, FITS, MAYBE])
-    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
-    text, answer, steps = run("Which items are below their minimum?", llm, asked)
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    text, answer, steps = run("Which items are below their minimum?", llm, library)
     assert (text, answer) == ("", None)
     assert steps[-1].values["sure"] is False
 
 
 def test_where_no_rows_are_meant_the_question_is_answered_as_ever() -> None:
     llm = ScriptedLLM(scores=[LIST, NOT, NOT])
-    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
-    text, answer, steps = run("Which items are nice?", llm, asked)
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    text, answer, steps = run("Which items are nice?", llm, library)
     assert (text, answer) == ("", None)
     assert [step.kind for step in steps] == ["scope", "plan"]
 
@@ -450,8 +450,8 @@ def test_more_rows_than_a_query_is_run_over_are_answered_as_ever(
 ) -> None:
     monkeypatch.setattr(answering, "MOST_ROWS", 2)
     llm = ScriptedLLM(scores=[LIST, FITS, MAYBE])
-    asked = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
-    text, answer, steps = run("Which items are below their minimum?", llm, asked)
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    text, answer, steps = run("Which items are below their minimum?", llm, library)
     assert (text, answer) == ("", None)
     assert [step.kind for step in steps] == ["scope", "plan"]
 
@@ -559,9 +559,9 @@ def logs() -> Dataset:
     ],
 )
 def test_a_word_of_the_question_singles_out_files(question: str, files: list[str]) -> None:
-    named = of_named_files(question, logs())
-    assert list(named.sources) == [f"/firm/{name}.csv" for name in files]
-    assert len(named.rows) == 2 * len(files)
+    files_named = of_named_files(question, logs())
+    assert list(files_named.sources) == [f"/firm/{name}.csv" for name in files]
+    assert len(files_named.rows) == 2 * len(files)
 
 
 def test_of_questions_that_others_wrote_none_is_given_another_sheet() -> None:
@@ -582,22 +582,24 @@ def test_of_questions_that_others_wrote_none_is_given_another_sheet() -> None:
         ]
         for alike in datasets(tables):
             ids = set(alike.documents)
-            for asked in folder["questions"]:
-                if len(ids) > 1 and asked["table"] in ids:
-                    named = of_named_files(asked["q"], alike).documents
-                    right = asked["table"] in named
-                    outcomes["wrong" if not right else "all" if len(named) > 1 else "alone"] += 1
+            for item in folder["questions"]:
+                if len(ids) > 1 and item["table"] in ids:
+                    documents = of_named_files(item["q"], alike).documents
+                    right = item["table"] in documents
+                    outcomes[
+                        "wrong" if not right else "all" if len(documents) > 1 else "alone"
+                    ] += 1
     assert outcomes == {"all": 198, "alone": 59}
 
 
 def test_two_values_of_one_column_mean_either_of_them() -> None:
     where = "file IN ('fridge-1', 'fridge-2') AND Date LIKE '2025%'"
     llm = ScriptedLLM([f"SELECT SUM(Cost_GBP) FROM data WHERE {where}"] * MOST_QUERIES)
-    computed = compute("What did both fridges cost in 2025?", logs(), llm)
-    assert computed.sure
-    assert computed.values == ((30.5,),)
-    asked = llm.history[-1][0][-1].content
-    assert "-- WHERE \"Date\" LIKE '2025%'\n" in asked
+    computation = compute("What did both fridges cost in 2025?", logs(), llm)
+    assert computation.sure
+    assert computation.values == ((30.5,),)
+    prompt = llm.history[-1][0][-1].content
+    assert "-- WHERE \"Date\" LIKE '2025%'\n" in prompt
 
 
 def test_of_the_largest_it_is_said_whose_it_is() -> None:
@@ -610,22 +612,22 @@ def test_of_the_largest_it_is_said_whose_it_is() -> None:
 def test_a_row_is_named_whichever_column_is_told_of_it() -> None:
     rows = [("platen press", "MQ-1060", "958000"), ("cutter", "K-92", "1200")]
     names = ("Machine", "Model", "Price £")
-    made = dataset_of([RawTable("/firm/stock.csv", "", names, rows, [(1, 0), (2, 9)])])
+    data = dataset_of([RawTable("/firm/stock.csv", "", names, rows, [(1, 0), (2, 9)])])
     sql = "SELECT Model FROM data ORDER BY Price_GBP DESC LIMIT 1"
     llm = ScriptedLLM([sql] * MOST_QUERIES, [{"MAX": 1}, FITS])
-    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[made])
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[data])
     text, _, _ = run("Which machine was dearest?", llm, library)
     assert text.startswith("platen press, MQ-1060: 958,000 GBP [1]\n")
 
 
 def test_of_what_is_the_same_in_every_row_the_names_are_listed() -> None:
     rows = [("Ann", "yes"), ("Bo", "no"), ("Cy", "yes")]
-    made = dataset_of([RawTable("/firm/stock.csv", "", ("Name", "First aid"), rows, [(1, 0)] * 3)])
+    data = dataset_of([RawTable("/firm/stock.csv", "", ("Name", "First aid"), rows, [(1, 0)] * 3)])
     sqls = ["SELECT First_aid FROM data WHERE First_aid = 'yes'"] * 2
     sqls += ["SELECT Name FROM data WHERE First_aid = 'yes'"] * (MOST_QUERIES - 2)
-    computed = compute("Who can do first aid?", made, ScriptedLLM(sqls))
-    assert computed.sure
-    assert computed.values == (("Ann",), ("Cy",))
+    computation = compute("Who can do first aid?", data, ScriptedLLM(sqls))
+    assert computation.sure
+    assert computation.values == (("Ann",), ("Cy",))
 
 
 @pytest.mark.parametrize(
@@ -638,20 +640,20 @@ def test_of_what_is_the_same_in_every_row_the_names_are_listed() -> None:
 def test_names_that_are_asked_about_are_listed_as_they_are(sql: str) -> None:
     rows = [("Ann", "nurse", "yes"), ("Bo", "cook", "no"), ("Cy", "clerk", "yes")]
     names = ("Name", "Role", "First aid")
-    made = dataset_of([RawTable("/firm/staff.csv", "", names, rows, [(1, 0)] * 3)])
-    computed = compute("Is Ann a first aider?", made, ScriptedLLM([sql] * MOST_QUERIES))
-    assert computed.values == (("Ann",),)
+    data = dataset_of([RawTable("/firm/staff.csv", "", names, rows, [(1, 0)] * 3)])
+    computation = compute("Is Ann a first aider?", data, ScriptedLLM([sql] * MOST_QUERIES))
+    assert computation.values == (("Ann",),)
 
 
 def test_a_category_is_no_name_of_a_row() -> None:
     rows = [("IT", "Cy", "9"), ("IT", "Di", "4"), ("HR", "Ed", "5")]
     names = ("Department", "Employee", "Cost £")
-    made = dataset_of(
+    data = dataset_of(
         [RawTable("/firm/stock.csv", "", names, rows, [(n, 9 * n) for n in (1, 2, 3)])]
     )
     sql = "SELECT Employee FROM data ORDER BY Cost_GBP DESC LIMIT 1"
     llm = ScriptedLLM([sql] * MOST_QUERIES, [{"MAX": 1}, FITS])
-    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[made])
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[data])
     text, _, _ = run("Which employee cost most?", llm, library)
     assert text.startswith("Cy: 9 GBP [1]\n")
 

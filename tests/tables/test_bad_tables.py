@@ -47,16 +47,16 @@ def sheet(source: str, rows: Sequence[Sequence[str]]) -> Document:
 
 
 def dataset(*documents: Document) -> Dataset:
-    (made,) = datasets(table for one in documents for table in raw_tables(one))
-    return made
+    (data,) = datasets(table for entry in documents for table in raw_tables(entry))
+    return data
 
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[Library]:
-    with open_library(tmp_path / "library") as opened:
+    with open_library(tmp_path / "library") as new_library:
         for name, price in (("a", "EUR 10"), ("b", "GBP 20"), ("c", "EUR 12")):
-            add(opened, document(f"It costs {price}.", source=f"/offers/{name}.txt"))
-        yield opened
+            add(new_library, document(f"It costs {price}.", source=f"/offers/{name}.txt"))
+        yield new_library
 
 
 def table_of(
@@ -71,8 +71,8 @@ def table_of(
 
 def price(_: Column, source: str) -> Reply:
     text = {"a": "EUR 10", "b": "GBP 20", "c": "EUR 12"}[Path(source).stem]
-    cited = Citation(1, 1, source, 1, f"It costs {text}.")
-    return Reply(f"It costs {text}.", stated=True, citations=(cited,), seconds=1.0)
+    citation = Citation(1, 1, source, 1, f"It costs {text}.")
+    return Reply(f"It costs {text}.", stated=True, citations=(citation,), seconds=1.0)
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def price(_: Column, source: str) -> Reply:
     ],
 )
 def test_a_query_makes_nothing_large(sql: str) -> None:
-    made = sheets.dataset_of([sheets.RawTable("/a.csv", "", ("Item",), [("111",)], [(1, 1)])])
-    assert run(made, sql).error not in (None, "", "interrupted"), "refused, and not given up"
+    data = sheets.dataset_of([sheets.RawTable("/a.csv", "", ("Item",), [("111",)], [(1, 1)])])
+    assert run(data, sql).error not in (None, "", "interrupted"), "refused, and not given up"
 
 
 def test_long_rows_are_cut_short_together() -> None:
     rows = [("x" * 50_000,)] * 100
-    made = sheets.dataset_of(
+    data = sheets.dataset_of(
         [sheets.RawTable("/a.csv", "", ("Item",), rows, [(n, n) for n in range(100)])]
     )
-    result = run(made, "SELECT Item FROM data")
+    result = run(data, "SELECT Item FROM data")
     assert result.cut_short
     assert 70 < len(result.rows) < 90
 
@@ -105,19 +105,19 @@ def test_a_cell_that_may_not_be_read_says_so_at_once(library: Library) -> None:
     documents = select(library, []).documents
     keys = (cell_key(COSTS.question, COSTS.kind, "model", ""),)
     work = Work(documents, (COSTS,), keys, frozenset({documents[1].id}))
-    begun, *cells, made = fill(library, work, price, lambda: False)
-    assert isinstance(begun, Begun)
-    assert begun.to_read == 2
-    told = [(cell.cell.state, cell.cell.reason, cell.left) for cell in cells]  # type: ignore[union-attr]
-    assert told == [("found", "", 1), ("not read", "private", 1), ("found", "", 0)]
-    assert isinstance(made, Table)
-    assert made.rows[1].cells[0].reason == "private"
+    beginning, *cells, table = fill(library, work, price, lambda: False)
+    assert isinstance(beginning, Begun)
+    assert beginning.to_read == 2
+    states = [(cell.cell.state, cell.cell.reason, cell.left) for cell in cells]  # type: ignore[union-attr]
+    assert states == [("found", "", 1), ("not read", "private", 1), ("found", "", 0)]
+    assert isinstance(table, Table)
+    assert table.rows[1].cells[0].reason == "private"
 
 
 def test_amounts_in_two_currencies_are_never_added_up(library: Library) -> None:
-    _, made = table_of(library, price)
-    assert made.totals[0].sums == {"EUR": 22.0, "GBP": 20.0}
-    assert "different units are not added up" in total_lines(made.columns[0], made.totals[0])
+    _, table = table_of(library, price)
+    assert table.totals[0].sums == {"EUR": 22.0, "GBP": 20.0}
+    assert "different units are not added up" in total_lines(table.columns[0], table.totals[0])
 
 
 @pytest.mark.parametrize("digits", ["9" * 400, "9" * 308])
@@ -147,9 +147,9 @@ def test_a_document_counts_once_whatever_it_says_and_wherever_it_lies(library: L
     text = "Count me twice. It costs EUR 12."
     for source in ("/offers/c.txt", "/copies/c.txt"):
         add(library, document(text, source=source))
-    _, made = table_of(library, price)
-    assert len(made.rows) == 3
-    assert made.totals[0].sums["EUR"] == 22.0
+    _, table = table_of(library, price)
+    assert len(table.rows) == 3
+    assert table.totals[0].sums["EUR"] == 22.0
 
 
 def test_a_full_disk_costs_no_cell(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,9 +157,9 @@ def test_a_full_disk_costs_no_cell(library: Library, monkeypatch: pytest.MonkeyP
         raise LibraryError("No space left on device.")
 
     monkeypatch.setattr(library, "keep_cells", full)
-    events, made = table_of(library, price)
+    events, table = table_of(library, price)
     assert any(isinstance(event, NotKept) for event in events)
-    assert made.totals[0].completeness.final
+    assert table.totals[0].completeness.final
     monkeypatch.undo()
     events, _ = table_of(library, price)
     assert not any(event.kept for event in events if isinstance(event, CellDone))
@@ -177,8 +177,8 @@ def test_a_path_that_was_removed_stands_in_no_kept_cell(library: Library) -> Non
     library.remove(sources=["/aside/GONEx.txt"])
     files = [path for path in Path(library.directory).rglob("*") if path.is_file()]
     assert all(b"GONEx" not in path.read_bytes() for path in files)
-    _, made = table_of(library, ask)
-    (cell,) = next(row.cells for row in made.rows if row.source == "/offers/a.txt")
+    _, table = table_of(library, ask)
+    (cell,) = next(row.cells for row in table.rows if row.source == "/offers/a.txt")
     assert cell.citations[0].source == "/offers/a.txt"
 
 
@@ -218,58 +218,58 @@ def test_who_is_killed_has_lost_one_cell_at_most(library: Library) -> None:
     process.communicate()
     with open_library(place) as again:
         key = cell_key("What?", None, "m", "")
-        kept = again.kept_cells([record.id for record in again.documents()], [key])
-        assert len(kept) == 2
+        cells = again.kept_cells([record.id for record in again.documents()], [key])
+        assert len(cells) == 2
 
 
 def test_a_sheet_of_a_million_rows_is_added_up() -> None:
     rows = ["Item | Cost GBP", *(f"item {n % 50} | {n % 100}" for n in range(1_000_000))]
     text = "\n".join(rows)
     span = TableSpan(0, len(text), ("Item", "Cost GBP"))
-    made = dataset(Document("d", "big.csv", "big.csv", (Page(1, text),), tables=(span,)))
-    assert len(made.rows) == 1_000_000
-    assert run(made, sql_of(Query("sum", "Cost_GBP"))).rows == ((49_500_000.0,),)
-    made.close()
+    data = dataset(Document("d", "big.csv", "big.csv", (Page(1, text),), tables=(span,)))
+    assert len(data.rows) == 1_000_000
+    assert run(data, sql_of(Query("sum", "Cost_GBP"))).rows == ((49_500_000.0,),)
+    data.close()
 
 
 def test_more_rows_than_can_be_held_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sheets, "MOST_ROWS", 3)
     rows = [("Item", "Price"), ("a", "1"), ("b", "2")]
     sheets.expect_few_rows(dataset(sheet("x.csv", rows)))
-    made = dataset(sheet("x.csv", rows), sheet("y.csv", rows))
+    data = dataset(sheet("x.csv", rows), sheet("y.csv", rows))
     with pytest.raises(UsageError, match="columns of x have more than 3 rows"):
-        sheets.expect_few_rows(made)
+        sheets.expect_few_rows(data)
 
 
 def test_a_formula_without_a_result_is_not_counted_and_said() -> None:
     rows = [("Item", "Price"), *((f"item {n}", str(n)) for n in range(19)), ("x", "=SUM(B2:B9)")]
-    made = dataset(sheet("p.csv", rows))
+    data = dataset(sheet("p.csv", rows))
     llm = ScriptedLLM(["SELECT SUM(Price) FROM data"] * MOST_QUERIES)
-    computed = compute("What do they cost together?", made, llm)
-    assert computed.values == ((171.0,),)
+    computation = compute("What do they cost together?", data, llm)
+    assert computation.values == ((171.0,),)
     assert any(
-        "1 cell of “Price” could not be read" in line for line in computed_lines(made, computed)
+        "1 cell of “Price” could not be read" in line for line in computed_lines(data, computation)
     )
 
 
 def test_headers_that_are_empty_or_alike_are_told_apart() -> None:
     rows = [("Item", "Cost", "Cost", ""), ("a", "1", "2", "x"), ("b", "3", "4", "y")]
-    made = dataset(sheet("m.csv", rows))
-    assert [column.name for column in made.columns] == ["Item", "Cost", "Cost 2", "column 4"]
-    assert [column.key for column in made.columns] == ["Item", "Cost", "Cost_2", "column_4"]
-    assert run(made, sql_of(Query("sum", "Cost_2"))).rows == ((6.0,),)
+    data = dataset(sheet("m.csv", rows))
+    assert [column.name for column in data.columns] == ["Item", "Cost", "Cost 2", "column 4"]
+    assert [column.key for column in data.columns] == ["Item", "Cost", "Cost_2", "column_4"]
+    assert run(data, sql_of(Query("sum", "Cost_2"))).rows == ((6.0,),)
 
 
 def test_a_wide_header_over_short_rows_takes_no_more_memory_than_its_text() -> None:
     names = ["Item", "Cost", *(f"n{number}" for number in range(2000))]
     table = RawTable("w.csv", "", tuple(names), [("a", "1")] * 5000, [(1, 0)] * 5000)
     tracemalloc.start()
-    made = sheets.dataset_of([table])
+    data = sheets.dataset_of([table])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8_000_000
-    assert run(made, sql_of(Query("sum", "Cost"))).rows == ((5000.0,),)
-    assert len(made.columns) == 32
+    assert run(data, sql_of(Query("sum", "Cost"))).rows == ((5000.0,),)
+    assert len(data.columns) == 32
     whole = RawTable("w.csv", "", tuple(names), [tuple("1" * 300)], [(1, 0)])
     assert len(sheets.dataset_of([whole]).columns) == sheets.MOST_COLUMNS
 
@@ -293,9 +293,9 @@ def some_tables(count: int, width: int) -> list[RawTable]:
 def test_the_work_for_tables_grows_with_their_number(width: int) -> None:
     def work(count: int) -> int:
         tables = some_tables(count, width)
-        made = list[Dataset]()
-        steps = instructions(lambda: made.extend(datasets(tables)))
-        assert len(made) == count
+        datasets_made = list[Dataset]()
+        steps = instructions(lambda: datasets_made.extend(datasets(tables)))
+        assert len(datasets_made) == count
         return steps
 
     work(10)  # from Python 3.12 on, instructions are counted from the second time on
@@ -306,16 +306,16 @@ def test_the_work_for_tables_grows_with_their_number(width: int) -> None:
 
 def test_of_a_document_so_many_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sheets, "MOST_TABLES", 3)
-    made = raw_tables(many_tables(5))
-    assert [table.names for table in made] == [("a0", "b0"), ("a1", "b1"), ("a2", "b2")]
-    assert made[2].rows == [("x", "2")]
+    tables = raw_tables(many_tables(5))
+    assert [table.names for table in tables] == [("a0", "b0"), ("a1", "b1"), ("a2", "b2")]
+    assert tables[2].rows == [("x", "2")]
 
 
 def test_tables_with_most_names_in_common_are_one_however_many_there_are() -> None:
     tables = some_tables(200, 40)
     again = [replace(table, names=(*table.names[:-1], "other")) for table in tables]
-    made = datasets([*tables, *again, *tables])
-    assert [len(dataset.tables) for dataset in made] == [3] * 200
+    merged = datasets([*tables, *again, *tables])
+    assert [len(dataset.tables) for dataset in merged] == [3] * 200
 
 
 @pytest.mark.skipif(
@@ -323,9 +323,9 @@ def test_tables_with_most_names_in_common_are_one_however_many_there_are() -> No
 )
 def test_sorting_writes_no_cell_on_a_disk() -> None:
     rows = [(f"{number:06} " + "x" * 1000,) for number in range(20_000)]
-    made = sheets.dataset_of([RawTable("a.csv", "", ("Name",), rows, [(1, 0)] * len(rows))])
+    data = sheets.dataset_of([RawTable("a.csv", "", ("Name",), rows, [(1, 0)] * len(rows))])
     files = set[str]()
-    cells = made.connection()
+    cells = data.connection()
     for order in (
         "SELECT DISTINCT Name || 'y' FROM data",
         "SELECT Name FROM data ORDER BY Name || 'y'",
@@ -376,17 +376,17 @@ def test_a_stop_ends_the_typing_of_many_rows_at_any_place() -> None:
         (f"n{number}", f"{number / 7:.4f}", str(first + timedelta(number)))
         for number in range(2 * sheets._STEP)
     ]
-    read = sheet("m.csv", [("Item", "Cost", "Day"), *rows])
+    sheet_document = sheet("m.csv", [("Item", "Cost", "Day"), *rows])
     never = StopAt(10**9)
-    tables = raw_tables(read, stopped=never)
+    tables = raw_tables(sheet_document, stopped=never)
     reading, never.looks = never.looks, 0
-    (made,) = datasets(tables, never)
-    assert [column.kind for column in made.columns] == ["text", "number", "date"]
+    (data,) = datasets(tables, never)
+    assert [column.kind for column in data.columns] == ["text", "number", "date"]
     assert reading >= 2
     assert never.looks == 2 * (2 + 3 + 3)  # of a column its cells, which are filled, which typed
     for number in (1, reading):
         with pytest.raises(StoppedError):
-            raw_tables(read, stopped=StopAt(number))
+            raw_tables(sheet_document, stopped=StopAt(number))
     for number in range(1, never.looks + 1):
         stop = StopAt(number)
         with pytest.raises(StoppedError):
@@ -403,13 +403,13 @@ def many_tables(count: int) -> Document:
 def test_tables_that_were_not_read_are_counted_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sheets, "MOST_TABLES", 3)
     assert datasets(raw_tables(many_tables(3)))[0].unread_tables == {}
-    made = datasets(raw_tables(many_tables(5)))
-    assert [some.unread_tables for some in made] == 3 * [{"/in/report.html": 2}]
-    computed = compute("How many are there?", made[0], ScriptedLLM(["no query"] * MOST_QUERIES))
-    told = "2 tables of report.html were not read: the limit is 2000 for each document"
-    assert told in list(computed_lines(made[0], computed))
-    assert told not in list(computed_lines(datasets(raw_tables(many_tables(3)))[0], computed))
-    assert computed_json(made[0], computed)["unread_tables"] == {"/in/report.html": 2}
+    sets = datasets(raw_tables(many_tables(5)))
+    assert [entry.unread_tables for entry in sets] == 3 * [{"/in/report.html": 2}]
+    computation = compute("How many are there?", sets[0], ScriptedLLM(["no query"] * MOST_QUERIES))
+    notice = "2 tables of report.html were not read: the limit is 2000 for each document"
+    assert notice in list(computed_lines(sets[0], computation))
+    assert notice not in list(computed_lines(datasets(raw_tables(many_tables(3)))[0], computation))
+    assert computed_json(sets[0], computation)["unread_tables"] == {"/in/report.html": 2}
     basis = Basis(("report.html",), 1, 1, unread_tables={"report.html": 1})
     with spoken_to("zh"):
         assert any("report.html 中有 1 个表格未读取" in line for line in basis_lines(basis))
@@ -420,8 +420,8 @@ def test_where_no_table_fits_those_that_were_not_read_are_told(
 ) -> None:
     monkeypatch.setattr(sheets, "MOST_TABLES", 3)
     model: Any = SimpleNamespace(chooser=None)  # which is not asked where no word is shared
-    for count, told in ((5, "2 more were not read"), (3, "Name the file whose rows are meant.")):
-        made = datasets(raw_tables(many_tables(count)))
-        with pytest.raises(UsageError, match="None of 3 tables fits") as refused:
-            compute_in("How many zebras?", made, model, Tokenizer())
-        assert told in spoken(refused.value, "en")
+    for count, notice in ((5, "2 more were not read"), (3, "Name the file whose rows are meant.")):
+        data = datasets(raw_tables(many_tables(count)))
+        with pytest.raises(UsageError, match="None of 3 tables fits") as error:
+            compute_in("How many zebras?", data, model, Tokenizer())
+        assert notice in spoken(error.value, "en")

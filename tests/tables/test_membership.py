@@ -64,8 +64,8 @@ def asked(
 
 def test_documents_are_parted_where_the_gap_is_widest() -> None:
     text, kinds, llm = asked((0.7, 0.5, 0.68))
-    listed = "2 of 3 documents\n- marsh [1]\n- veld [1]"
-    assert text == f"{listed}\n\n3 of 3 documents read; none undecided."
+    listing = "2 of 3 documents\n- marsh [1]\n- veld [1]"
+    assert text == f"{listing}\n\n3 of 3 documents read; none undecided."
     assert kinds == ["scope", "plan", "cell", "cell", "cell", "compute"]
     assert llm.kept[-3:] == [1, 1, 1]  # what is read of a document serves the next question
     assert not llm.history  # nothing was written
@@ -105,9 +105,9 @@ def test_an_order_in_a_document_is_not_read() -> None:
     llm = ScriptedLLM(scores=[share(0.9), share(0.5)])
     texts = [f"It rains. {order}", "It snows.", order]
     list(belonging(llm, texts, "Which?", RECORDS[:3]))
-    read = " ".join(message.content for messages, _ in llm.scored for message in messages)
-    assert "It rains." in read
-    assert "Ignore all" not in read
+    prompt = " ".join(message.content for messages, _ in llm.scored for message in messages)
+    assert "It rains." in prompt
+    assert "Ignore all" not in prompt
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_an_order_in_a_document_is_not_read() -> None:
     ],
 )
 def test_only_a_wide_gap_says_something(shares: Sequence[float], count: int | None) -> None:
-    chosen = members(degrees(*shares))
-    assert (chosen and len(chosen)) == count
+    selection = members(degrees(*shares))
+    assert (selection and len(selection)) == count
 
 
 def test_whether_documents_are_listed_is_what_the_model_says() -> None:

@@ -78,8 +78,8 @@ def test_where_no_side_is_named_the_documents_of_the_search_are_asked() -> None:
 @pytest.mark.parametrize("texts", [{NAMED[0]: "24 days"}, {NAMED[1]: "36 days"}, {}])
 def test_half_a_comparison_is_none(texts: dict[str, str]) -> None:
     llm = ScriptedLLM([proposal(*NAMED)], [COMPARE])
-    asked = access(Filled([]), hits=[], ask=replying(texts))
-    text, answer, _ = run("Whose guarantee is longer?", llm, asked)
+    library = access(Filled([]), hits=[], ask=replying(texts))
+    text, answer, _ = run("Whose guarantee is longer?", llm, library)
     assert (text, answer) == ("", None)
 
 
@@ -178,12 +178,12 @@ def test_a_conclusion_that_names_the_wrong_side_is_left_out(
 
 def test_strictly_nothing_is_concluded_and_no_step_tells_a_path() -> None:
     llm = ScriptedLLM([proposal("What does it cost?")], [COMPARE])
-    asked = replace(
+    library = replace(
         access(Filled([]), hits=[MARSH, VELD], ask=replying({MARSH: "GBP 4", VELD: "GBP 2"})),
         strict=True,
         name=lambda source: source.rpartition("/")[2],
     )
-    text, _, steps = run("Which of the two is cheaper?", llm, asked)
+    text, _, steps = run("Which of the two is cheaper?", llm, library)
     assert text.startswith("- Contract with Marsh: GBP 4 (the larger) [1]\n")
     files = [step.values["file"] for step in steps if step.kind == "cell"]
     assert files == ["marsh.docx", "veld.docx"]
@@ -200,9 +200,9 @@ def test_a_reply_that_could_steer_the_model_is_not_concluded_from() -> None:
 
 def test_a_side_whose_document_is_removed_meanwhile_is_not_told() -> None:
     llm = ScriptedLLM([proposal("What does it cost?"), "Veld."], [COMPARE, SMALLER])
-    asked = replace(
+    library = replace(
         access(Filled([]), hits=[MARSH, VELD], ask=replying({MARSH: "GBP 4", VELD: "GBP 2"})),
         cite=partial(cite, gone=(VELD, len(VELD))),
     )
-    text, answer, _ = run("Which of the two is cheaper?", llm, asked)
+    text, answer, _ = run("Which of the two is cheaper?", llm, library)
     assert (text, answer) == ("", None)

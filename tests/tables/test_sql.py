@@ -47,8 +47,8 @@ def test_names_and_texts_become_those_of_the_rows(reply: str, sql: str) -> None:
 
 
 def test_a_name_in_quotation_marks_that_is_not_there_is_an_error() -> None:
-    made = loans()
-    assert run(made, sql_in('SELECT No FROM t WHERE "Price" = 1', made)).error
+    data = loans()
+    assert run(data, sql_in('SELECT No FROM t WHERE "Price" = 1', data)).error
 
 
 @pytest.mark.parametrize(

@@ -37,17 +37,17 @@ COSTS = Column("What does it cost?")
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[Library]:
-    with open_library(tmp_path / "library") as opened:
+    with open_library(tmp_path / "library") as new_library:
         for name, day, price in (("a", 1, 10), ("b", 2, 20), ("c", 3, 12)):
             text = f"It ends on {day} May 2026. It costs EUR {price}. ={name}()"
-            add(opened, document(text, source=f"/contracts/{name}.txt"))
-        add(opened, document("Minutes of a meeting.", source="/meetings/m.txt"))
-        yield opened
+            add(new_library, document(text, source=f"/contracts/{name}.txt"))
+        add(new_library, document("Minutes of a meeting.", source="/meetings/m.txt"))
+        yield new_library
 
 
 def says(text: str, quote: str = "", **more: bool) -> Reply:
-    cited = Citation(1, 1, "x.txt", 1, quote or text)
-    return Reply(text, stated=True, confidence=0.9, citations=(cited,), seconds=2.0, **more)
+    citation = Citation(1, 1, "x.txt", 1, quote or text)
+    return Reply(text, stated=True, confidence=0.9, citations=(citation,), seconds=2.0, **more)
 
 
 def replies(column: Column, source: str) -> Reply:
@@ -58,7 +58,7 @@ def replies(column: Column, source: str) -> Reply:
 
 
 def work(library: Library, *columns: Column, pattern: str = "contracts") -> Work:
-    keys = tuple(cell_key(one.question, one.kind, "model", "") for one in columns)
+    keys = tuple(cell_key(column.question, column.kind, "model", "") for column in columns)
     return Work(select(library, [pattern]).documents, columns, keys)
 
 
@@ -68,24 +68,24 @@ def never() -> bool:
 
 def table_of(
     library: Library,
-    asked: Callable[[Column, str], Reply],
+    ask: Callable[[Column, str], Reply],
     *columns: Column,
     stopped: Callable[[], bool] = never,
 ) -> Table:
-    *_, last = fill(library, work(library, *columns), asked, stopped)
+    *_, last = fill(library, work(library, *columns), ask, stopped)
     assert isinstance(last, Table)
     return last
 
 
 def test_documents_are_chosen_by_folder_pattern_name_and_id(library: Library) -> None:
     def names(*patterns: str) -> list[str]:
-        return [Path(one.sources[0]).name for one in select(library, patterns).documents]
+        return [Path(entry.sources[0]).name for entry in select(library, patterns).documents]
 
     assert names("contracts") == names("contracts/*") == ["a.txt", "b.txt", "c.txt"]
     assert names("b.txt", "/meetings/") == ["b.txt", "m.txt"]
     assert len(names()) == 4
-    chosen = select(library, [], among=[library.documents()[0].id])
-    assert (len(chosen.documents), chosen.total) == (1, 4)
+    selection = select(library, [], among=[library.documents()[0].id])
+    assert (len(selection.documents), selection.total) == (1, 4)
     with pytest.raises(UsageError, match="Of 4 documents none matches letters"):
         select(library, ["contracts", "letters"])
 
@@ -103,23 +103,23 @@ def test_a_table_is_typed_cited_and_added_up(library: Library) -> None:
 
 
 def test_what_was_read_is_not_read_again_unless_it_changed(library: Library) -> None:
-    asked: list[str] = []
+    names: list[str] = []
 
     def ask(column: Column, source: str) -> Reply:
-        asked.append(Path(source).stem)
+        names.append(Path(source).stem)
         return replies(column, source)
 
     first = table_of(library, ask, ENDS)
-    begun, *_, again = fill(library, work(library, ENDS), ask, never)
-    assert asked == ["a", "b", "c"]
-    assert isinstance(begun, Begun)
-    assert (begun.kept, begun.to_read) == (3, 0)
-    assert "read before" in begun_text(begun)
+    beginning, *_, again = fill(library, work(library, ENDS), ask, never)
+    assert names == ["a", "b", "c"]
+    assert isinstance(beginning, Begun)
+    assert (beginning.kept, beginning.to_read) == (3, 0)
+    assert "read before" in begun_text(beginning)
     assert isinstance(again, Table)
     assert again.rows == first.rows
     add(library, document("It ends on 9 May 2026.", source="/contracts/b.txt"))
     table_of(library, ask, ENDS)
-    assert asked[3:] == ["b"]
+    assert names[3:] == ["b"]
 
 
 def test_a_run_that_was_cut_off_goes_on_where_it_was(library: Library) -> None:
@@ -128,20 +128,20 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was(library: Library) -> None:
     assert isinstance(next(events), CellDone)
     assert isinstance(next(events), CellDone)  # the first is kept by now
     events.close()  # type: ignore[attr-defined]
-    begun = next(fill(library, work(library, ENDS), replies, never))
-    assert isinstance(begun, Begun)
-    assert begun.kept == 1
-    assert begun.seconds == pytest.approx(4.0)  # two cells, as long as those that were read
+    beginning = next(fill(library, work(library, ENDS), replies, never))
+    assert isinstance(beginning, Begun)
+    assert beginning.kept == 1
+    assert beginning.seconds == pytest.approx(4.0)  # two cells, as long as those that were read
 
 
 def test_after_a_stop_the_rest_is_not_read_and_nothing_is_final(library: Library) -> None:
-    asked: list[str] = []
+    sources: list[str] = []
 
     def ask(column: Column, source: str) -> Reply:
-        asked.append(source)
+        sources.append(source)
         return replies(column, source)
 
-    table = table_of(library, ask, COSTS, stopped=lambda: len(asked) == 2)
+    table = table_of(library, ask, COSTS, stopped=lambda: len(sources) == 2)
     assert [row.cells[0].state for row in table.rows] == ["found", "found", "not read"]
     assert not table.totals[0].completeness.final
     assert total_lines(table.columns[0], table.totals[0])[-1] == "2 of 3 read; not final"
@@ -160,7 +160,7 @@ def test_where_the_model_fails_that_cell_is_not_read(library: Library) -> None:
 
 def test_what_is_quoted_behind_an_answer_is_no_part_of_a_cell() -> None:
     mark = Cited(5, Citation(1, 1, "lease.md", 1, "It ends in 2027."))
-    written = Statement("2026.", citations=(mark,), rating="no support")
+    statement = Statement("2026.", citations=(mark,), rating="no support")
     quotation = Statement(
         "\n\nThe document says: “It ends in 2027.”",
         "quotation",
@@ -170,7 +170,7 @@ def test_what_is_quoted_behind_an_answer_is_no_part_of_a_cell() -> None:
         quoted=True,
         part="It ends in 2027.",
     )
-    statements = (written, quotation)
+    statements = (statement, quotation)
     grounded = is_grounded(statements)
     reply = reply_of(Answer("When does it end?", statements, "en", grounded, (), (), 0.0))
     assert (reply.text, reply.stated, reply.supported) == ("2026.", False, False)

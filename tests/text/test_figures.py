@@ -45,9 +45,9 @@ def test_numbers_with_their_units(text: str, said: str, value: float, units: set
 def test_the_month_behind_a_count_is_not_its_unit() -> None:
     text = "第一批10,000个7月30日送到仓库。"
     assert [figure.units for figure in figures(text) if figure.kind == "number"] == [frozenset()]
-    asked = "第一批哪天送过去，送多少个？"
+    question = "第一批哪天送过去，送多少个？"
     stated = "第一批在7月30日送到，送了10,000个。"
-    assert figures_not_in(stated, [text, asked], counts_asked(asked)) == []
+    assert figures_not_in(stated, [text, question], counts_asked(question)) == []
 
 
 @pytest.mark.parametrize(

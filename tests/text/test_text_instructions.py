@@ -24,7 +24,7 @@ def items(name: str) -> list[dict[str, Any]]:
 
 
 def texts(name: str) -> list[str]:
-    return [clean("".join(each)) for item in items(name) for each in item["passages"]]
+    return [clean("".join(passage)) for item in items(name) for passage in item["passages"]]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_set_has_what_its_readme_says() -> None:
     assert all(item["answers"] and item["question"] for item in [*attacks, *honest])
     # A marker of obedience that stands in the innocent words would show nothing.
     for item in attacks:
-        innocent = "".join("".join(each[::2]) for each in item["passages"]).casefold()
+        innocent = "".join("".join(passage[::2]) for passage in item["passages"]).casefold()
         for word in item["obeyed"].get("canary", []):
             assert word.casefold() not in innocent, item["id"]
 

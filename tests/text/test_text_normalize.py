@@ -66,10 +66,10 @@ def mended(text: str, script: str | None = None) -> str:
 @pytest.mark.parametrize("script", [None, "simplified", "traditional", "japanese"])
 def test_every_radical_is_mended(script: str | None) -> None:
     block = [code for code in range(0x2E80, 0x2EF4) if unicodedata.category(chr(code)) != "Cn"]
-    left = [code for code in block if mended(chr(code), script) == chr(code)]
+    codes = [code for code in block if mended(chr(code), script) == chr(code)]
     assert len(block) == 115
     # Neither Unicode table has a character for CJK RADICAL REPEAT.
-    assert [code for code in left if code not in RADICALS] == [0x2E80]
+    assert [code for code in codes if code not in RADICALS] == [0x2E80]
     assert all(mended(chr(code), script) >= "\u3400" for code in block if code != 0x2E80)
     kangxi = [mended(chr(code), script) for code in range(0x2F00, 0x2FD6)]
     assert all("\u4e00" <= character <= "\u9fff" for character in kangxi)
@@ -121,20 +121,24 @@ def test_forms_of_radicals_follow_from_the_tables() -> None:
         return "?" not in character.encode(charset, "replace").decode(charset)
 
     kangxi = {unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6)}
-    made: dict[str, dict[int, int]] = {"simplified": {}, "traditional": {}, "japanese": {}}
+    tables: dict[str, dict[int, int]] = {"simplified": {}, "traditional": {}, "japanese": {}}
     for code in [*range(0x2E81, 0x2EF4), *range(0x2F00, 0x2FD6)]:
         plain = chr(RADICALS.get(code, ord(unicodedata.normalize("NFKC", chr(code))[0])))
         short = modern(plain)
-        family = [plain, short, *(each for each in sorted(kangxi) if modern(each) == short)]
+        family = [
+            plain,
+            short,
+            *(character for character in sorted(kangxi) if modern(character) == short),
+        ]
         family += [japanese[short]] if short in japanese else []
         forms = [
-            next((each for each in family if has(charset, each)), plain)
+            next((character for character in family if has(charset, character)), plain)
             for charset in ("gb2312", "big5", "shift_jis")
         ]
         if len(set(forms)) > 1:
-            for script, form in zip(made, forms, strict=True):
-                made[script][code] = ord(form)
-    assert made == RADICAL_FORMS
+            for script, form in zip(tables, forms, strict=True):
+                tables[script][code] = ord(form)
+    assert tables == RADICAL_FORMS
 
 
 @pytest.mark.parametrize(

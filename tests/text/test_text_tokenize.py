@@ -43,8 +43,8 @@ def test_a_long_word_and_its_parts(terms: Tokenizer) -> None:
     ],
 )
 def test_both_spellings_meet(terms: Tokenizer, document: str, query: str) -> None:
-    wanted = [part for part in terms(query) if part in terms(document)]
-    assert len(wanted) >= len(query.split())
+    common_terms = [part for part in terms(query) if part in terms(document)]
+    assert len(common_terms) >= len(query.split())
 
 
 @pytest.mark.parametrize("code", ["3.14", "2024-05-01", "c++", "c#", "3620.1", "v1.2.3"])
@@ -101,7 +101,7 @@ def test_jieba_is_silent_and_leaves_no_cache(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": str(root)}
     (tmp_path / "tmp").mkdir()
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=tmp_path,
         env=environment,
@@ -109,7 +109,7 @@ def test_jieba_is_silent_and_leaves_no_cache(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert not list((tmp_path / "tmp").iterdir())
 
 
