@@ -44,8 +44,9 @@ def proposed(question: str, language: LanguageCode, tools: Toolkit) -> Parts:
     prompt = Message("user", render("parts", language, question=question.strip()))
     written = proposal(tools.llm, [prompt], _Proposal, _SCHEMA, _MOST_TOKENS).questions
     terms = frozenset(tools.tokenize(question))
+    # What has no term of its own ("How much?") cannot be searched for.
     parts = tuple(
-        part for part in dict.fromkeys(written) if frozenset(tools.tokenize(part)) <= terms
+        part for part in dict.fromkeys(written) if set() < {*tools.tokenize(part)} <= terms
     )
     tools.parts[question] = parts if len(parts) > 1 else ()
     return tools.parts[question]

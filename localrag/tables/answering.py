@@ -560,8 +560,11 @@ def _values(
             by = [c.key for c in dataset.columns].index(query.by or query.of)
             by_value: dict[str, list[int]] = {}
             names = _name_columns(dataset, of) if query.compute != "list" else []
+            meaning = _meaning_of_codes(dataset, query) if query.compute == "list" else None
             for row in rows:
                 text = shown(dataset.rows[row - 1][of], column.unit)
+                if meaning is not None and (beside := dataset.rows[row - 1][meaning]):
+                    text = render("computed_beside", language, value=text, beside=str(beside))
                 name = _name_of(dataset, row, of, names)
                 if query.compute != "list" and by != of:
                     beside = shown(dataset.rows[row - 1][by], dataset.columns[by].unit)
@@ -625,6 +628,22 @@ def _name_columns(dataset: Dataset, of: int) -> list[int]:
         return named
     rows, first = len(dataset.rows), named[: len(files) + 1]
     return [place for place in first if len({row[place] for row in dataset.rows}) == rows]
+
+
+def _meaning_of_codes(dataset: Dataset, query: Query) -> int | None:
+    """The column that says what the codes of a list stand for: of "H006" the property.
+
+    Codes have a figure and are different in every row; what all of a list share says nothing.
+    """
+    texts = {place: c for place, c in enumerate(dataset.columns) if c.kind == "text"}
+    of = next((place for place, column in texts.items() if column.key == query.of), None)
+    if of is None:
+        return None
+    codes = [str(row[of]) for row in dataset.rows]
+    if len(set(codes)) < len(codes) or not all(any(map(str.isdigit, code)) for code in codes):
+        return None
+    fixed = {"file", "sheet", query.of} | {c.key for c in query.where if c.sign == "="}
+    return next((place for place, column in texts.items() if column.key not in fixed), None)
 
 
 def _name_of(dataset: Dataset, row: int, of: int, columns: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
@@ -36,18 +37,22 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
         whole = [value for value in named if not any(value in other != value for other in named)]
         if len(whole) == 1:
             conditions.append(Condition(column.key, "=", whole[0]))
-    dates = [figure for figure in figures(question) if figure.kind == "date"]
-    prefix = date_text(dates[0]) if len(dates) == 1 else ""
-    if prefix:
+    if prefix := _date_asked(question):
         conditions += _dated(prefix, dataset.columns)
     return tuple(conditions)
+
+
+def _date_asked(question: str) -> str:
+    """The only date of a question, as far as it is told: "2025", "2025-01"; "" for none."""
+    dates = [figure for figure in figures(question) if figure.kind == "date"]
+    return date_text(dates[0]) if len(dates) == 1 else ""
 
 
 def of_named_files(question: str, dataset: Dataset) -> Dataset:
     """The rows of the files or tabs that words of the question single out, else all.
 
     "fridges", of five logs two. Words for different ones, as in "from January to March", single out
-    nothing. A date is no such word, see `_dated`.
+    nothing. A date is no such word but where all rows bear it out, see `_of_year`.
     """
     folded_question = fold(question)
     names = [fold(f"{short_name(table.source)} {table.sheet}") for table in dataset.tables]
@@ -59,8 +64,31 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     ]
     fewest = min(named, key=len, default=set())
     if not 0 < len(fewest) < len(names) or not all(fewest <= places for places in named):
+        fewest = _of_year(_date_asked(question)[:4], names, dataset)
+    if not 0 < len(fewest) < len(names):
         return dataset
     return dataset_of([dataset.tables[place] for place in sorted(fewest)])
+
+
+def _of_year(year: str, names: Sequence[str], dataset: Dataset) -> set[int]:
+    """The tables that a year names, of several: "the 2025 log".
+
+    Only where a column of dates, if there is any, has that year in all their rows and in no other.
+    """
+    named = {place for place, name in enumerate(names) if year and year in name}
+    days = [place for place, column in enumerate(dataset.columns) if column.kind == "date"]
+    rows = iter(dataset.rows)
+    tables = [list(islice(rows, len(table.rows))) for table in dataset.tables]
+
+    def parts(day: int) -> bool:
+        return all(
+            str(row[day]).startswith(year) == (place in named)
+            for place, table in enumerate(tables)
+            for row in table
+            if row[day] is not None
+        )
+
+    return named if not days or any(map(parts, days)) else set()
 
 
 def _begins_word(word: str, question: str) -> bool:
