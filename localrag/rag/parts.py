@@ -1,8 +1,8 @@
 """Questions that ask for several things, where no passage was enough for the whole.
 
-The language model proposes the parts; one is kept only if it is in the person's own words. Each is
-searched and judged for itself, and what the documents do not hold is said in a sentence of its own,
-so that half an answer never looks like a whole one.
+The language model proposes the parts, each with what it is about; they are kept only if they are in
+the person's own words. Each is searched and judged for itself, and what the documents do not hold
+is said in a sentence of its own, so that half an answer never looks like a whole one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from localrag.types import Message, ScoredChunk, Statement, Step
 
 MOST = 3
 """Parts of a question."""
+
+_FEWEST = 2
+"""Terms of a part."""
 
 _MOST_READ = 2
 """Sections that are read for a part."""
@@ -44,11 +47,11 @@ def proposed(question: str, language: LanguageCode, tools: Toolkit) -> Parts:
     prompt = Message("user", render("parts", language, question=question.strip()))
     written = proposal(tools.llm, [prompt], _Proposal, _SCHEMA, _MOST_TOKENS).questions
     terms = frozenset(tools.tokenize(question))
-    # What has no term of its own ("How much?") cannot be searched for.
-    parts = tuple(
-        part for part in dict.fromkeys(written) if set() < {*tools.tokenize(part)} <= terms
-    )
-    tools.parts[question] = parts if len(parts) > 1 else ()
+    parts = tuple(dict.fromkeys(written))
+    own = [frozenset(tools.tokenize(part)) for part in parts]
+    # "How much?" alone would be searched for without what it is about.
+    are_parts = len(parts) > 1 and all(len(part) >= _FEWEST and part <= terms for part in own)
+    tools.parts[question] = parts if are_parts else ()
     return tools.parts[question]
 
 

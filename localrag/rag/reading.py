@@ -232,6 +232,7 @@ class PassageReader:
     ) -> Evidence:
         """What answers a question from several passages together, by their numbers from 1."""
         wording = self._wording
+        self.seen.update(passage.chunk.id for passage in chunks)
         if {("system", language), ("answer", language)} & wording.own.keys():
             task = self._task(language)
             messages = numbered_prompt(wording, question, chunks, language, task)
@@ -257,6 +258,7 @@ class PassageReader:
     ) -> Evidence:
         """What answers a question from one passage, by its number from 1."""
         wording, reading = self._wording, Reading(language, (chunks[number - 1],))
+        self.seen.add(chunks[number - 1].chunk.id)
         if {("system", language), ("answer", language)} & wording.own.keys():
             task = wording.render("answer", language)
             messages = numbered_prompt(

@@ -50,7 +50,8 @@ class Echo:
     """What a question says already. `terms` gives those of a text, as a search has them."""
 
     def __init__(self, question: str, terms: Callable[[str], Iterable[str]]) -> None:
-        self._terms, self._asked = terms, frozenset(terms(question))
+        self._question, self._terms = question, terms
+        self._asked = frozenset(terms(question))
         folded = fold(question)
         self._characters = {*folded, *STOP_WORDS}
         self._words = {*STOP_WORDS, *(match[0] for match in PIECE.finditer(folded))}
@@ -61,9 +62,15 @@ class Echo:
         return all(self._is_known(match, len(text)) for match in PIECE.finditer(text))
 
     def is_all(self, answer: str) -> bool:
-        """Whether an answer has terms, and none that the question has not; marks aside."""
-        terms = frozenset(self._terms(without_markers(answer)))
-        return bool(terms) and terms <= self._asked
+        """Whether an answer has terms, and none that the question has not; marks aside.
+
+        A capital may be an answer and no term: grade A, the WHO.
+        """
+        text = without_markers(answer)
+        terms = frozenset(self._terms(text))
+        capitals = (match[0] for match in PIECE.finditer(text) if match[0].isupper())
+        known = all(word == "I" or word in self._question for word in capitals)
+        return bool(terms) and terms <= self._asked and known
 
     def _is_known(self, piece: re.Match[str], end: int) -> bool:
         if piece.lastgroup == "han":
@@ -82,7 +89,7 @@ def without_guess(
     verdict, and for what the question says already. The model is stopped then. Where no sentence is
     known, what is written stays.
     """
-    opening = ""
+    opening, ended = "", False
     for piece in pieces:
         opening += piece
         verdict = _VERDICT.match(opening)
@@ -90,11 +97,13 @@ def without_guess(
             break
         if not verdict and not _BEGUN.fullmatch(opening) and not (echo and echo.is_begun(opening)):
             break
+    else:
+        ended = True
     verdict = _VERDICT.match(opening)
     if verdict:
         replaced = echo is not None or not _says_more(opening[verdict.end() :])
     else:
-        replaced = echo is not None and echo.is_all(opening)
+        replaced = echo is not None and ended and echo.is_all(opening)
     if replaced and (replacement := sentences()):
         if isinstance(pieces, Generator):
             pieces.close()  # what would be written else is not waited for

@@ -560,7 +560,7 @@ def _values(
             by = [c.key for c in dataset.columns].index(query.by or query.of)
             by_value: dict[str, list[int]] = {}
             names = _name_columns(dataset, of) if query.compute != "list" else []
-            meaning = _meaning_of_codes(dataset, query) if query.compute == "list" else None
+            meaning = _meaning_of_codes(dataset, query, rows) if query.compute == "list" else None
             for row in rows:
                 text = shown(dataset.rows[row - 1][of], column.unit)
                 if meaning is not None and (beside := dataset.rows[row - 1][meaning]):
@@ -630,20 +630,26 @@ def _name_columns(dataset: Dataset, of: int) -> list[int]:
     return [place for place in first if len({row[place] for row in dataset.rows}) == rows]
 
 
-def _meaning_of_codes(dataset: Dataset, query: Query) -> int | None:
+def _meaning_of_codes(dataset: Dataset, query: Query, rows: Sequence[int]) -> int | None:
     """The column that says what the codes of a list stand for: of "H006" the property.
 
-    Codes have a figure and are different in every row; what all of a list share says nothing.
+    Codes are words with a figure, different in every row. What is the same in some of the rows that
+    are listed, or is a condition of the query, says what they share.
     """
-    texts = {place: c for place, c in enumerate(dataset.columns) if c.kind == "text"}
+    texts = {place: c for place, c in enumerate(dataset.columns) if c.kind == "text" and not c.of}
     of = next((place for place, column in texts.items() if column.key == query.of), None)
-    if of is None:
+    if of is None or len(rows) < 2:
         return None
-    codes = [str(row[of]) for row in dataset.rows]
-    if len(set(codes)) < len(codes) or not all(any(map(str.isdigit, code)) for code in codes):
+    codes = [str(row[of]) for row in dataset.rows if row[of]]
+    are_codes = all(len(code.split()) == 1 and any(map(str.isdigit, code)) for code in codes)
+    if not are_codes or len({*codes}) < len(codes):
         return None
-    fixed = {"file", "sheet", query.of} | {c.key for c in query.where if c.sign == "="}
-    return next((place for place, column in texts.items() if column.key not in fixed), None)
+    shared = {"file", "sheet", query.of, *(condition.key for condition in query.where)}
+    for place, column in texts.items():
+        values = [dataset.rows[row - 1][place] for row in rows]
+        if column.key not in shared and len({*values}) == len(values):
+            return place
+    return None
 
 
 def _name_of(dataset: Dataset, row: int, of: int, columns: Sequence[int]) -> str:

@@ -8,6 +8,18 @@ from localrag.rag import parts
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.reading import Bounds, PassageReader, passage_of
 from localrag.rag.second_look import look_again
+from localrag.text.sentences import split_sentences
+
+
+def without_story(question: str) -> str:
+    """The sentences that ask, of a question that tells something besides; "" for another.
+
+    "The head teacher has rung. What does a school pay?" The passages are those of the whole, for
+    it names what is meant.
+    """
+    sentences = [question[span.start : span.end].strip() for span in split_sentences(question)]
+    asking = [sentence for sentence in sentences if sentence.endswith(("?", "？"))]
+    return "" if len(asking) == len(sentences) else " ".join(asking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +38,10 @@ class EvidenceReader:
         if run.evidence is not None or not chunks or not run.grader.reads_logits:
             return
         doubtful = reader.doubtful
+        if bare := without_story(question):
+            run.evidence = yield from reader.read(bare, chunks, language)
+            if run.evidence is not None:
+                return
         reading = parts.read(question, chunks, language, tools, reader)
         run.evidence, run.passages, run.missing = yield from reading
         if run.evidence is None and run.unsupported != "remove unchecked":  # strictly: no draft
