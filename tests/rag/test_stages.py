@@ -15,7 +15,7 @@ from localrag.rag.budget import Budget
 from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grader
 from localrag.rag.pipeline import AnswerRun, AnswerStage, Pieces, Pipeline, Trace
-from localrag.rag.reading import Bounds, Evidence
+from localrag.rag.reading import Bounds, Evidence, PassageReader
 from localrag.rag.self_rag import self_rag
 from localrag.rag.stages.check import check
 from localrag.rag.stages.compare import compare
@@ -25,7 +25,7 @@ from localrag.rag.stages.explain import NotFoundExplainer
 from localrag.rag.stages.find import find
 from localrag.rag.stages.grade import GradedPassages, SelfRAGOptions
 from localrag.rag.stages.guard import InstructionGuard
-from localrag.rag.stages.read import EvidenceReader
+from localrag.rag.stages.read import EvidenceReader, without_story
 from localrag.rag.stages.show import show
 from localrag.rag.stages.understand import RetrievalDecision
 from localrag.rag.stages.write import write
@@ -132,6 +132,38 @@ def test_read_leaves_the_evidence() -> None:
     assert kinds(list(EvidenceReader(Bounds(0.8, 0.5))(run))) == ["relevance"]
     assert run.evidence is not None
     assert run.evidence.numbers == (1,)
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("The school has rung again. What do they pay?", "What do they pay?"),
+        ("空调又坏了，今年第三回。找谁修？", "找谁修？"),
+        ("What do they pay? Who rang?", ""),
+        ("What schools pay", ""),
+    ],
+)
+def test_a_story_is_told_from_what_is_asked(question: str, asked: str) -> None:
+    assert without_story(question) == asked
+
+
+def test_read_grades_without_the_story_what_the_whole_question_found() -> None:
+    llm = ScriptedLLM(scores=[{"No": 1}, {"Yes": 1}])
+    run = run_over(OPENED, llm=llm)
+    run.question = "My aunt has a headache. When was the glass house opened?"
+    list(EvidenceReader(Bounds(0.8, 0.5))(run))
+    assert run.evidence is not None
+    assert ["headache" in messages[-1].content for messages, _ in llm.scored] == [True, False]
+    assert "headache" not in run.evidence.messages[-1].content
+
+
+def test_what_an_answer_is_written_from_counts_as_read() -> None:
+    run = run_over(OPENED, "The pond is deep.", "Dogs are kept out.")
+    reader = PassageReader(run.tools, run.grader, Bounds(0.8, 0.5))
+    reader.alone(run.question, 2, run.passages, "en")
+    assert reader.seen == {run.passages[1].chunk.id}
+    reader.several(run.question, (1, 2), run.passages, "en")
+    assert reader.seen == {passage.chunk.id for passage in run.passages}
 
 
 def test_grade_keeps_what_is_relevant() -> None:
