@@ -21,7 +21,7 @@ from localrag.types import Message, ScoredChunk, Statement, Step
 MOST = 3
 """Parts of a question."""
 
-_FEWEST = 2
+FEWEST = 2
 """Terms of a part."""
 
 _MOST_READ = 2
@@ -50,7 +50,7 @@ def proposed(question: str, language: LanguageCode, tools: Toolkit) -> Parts:
     parts = tuple(dict.fromkeys(written))
     own = [frozenset(tools.tokenize(part)) for part in parts]
     # "How much?" alone would be searched for without what it is about.
-    are_parts = len(parts) > 1 and all(len(part) >= _FEWEST and part <= terms for part in own)
+    are_parts = len(parts) > 1 and all(len(part) >= FEWEST and part <= terms for part in own)
     tools.parts[question] = parts if are_parts else ()
     return tools.parts[question]
 

@@ -232,13 +232,14 @@ class PassageReader:
     ) -> Evidence:
         """What answers a question from several passages together, by their numbers from 1."""
         wording = self._wording
-        self.seen.update(passage.chunk.id for passage in chunks)
         if {("system", language), ("answer", language)} & wording.own.keys():
             task = self._task(language)
             messages = numbered_prompt(wording, question, chunks, language, task)
+            self.seen.update(passage.chunk.id for passage in chunks)
             return Evidence(tuple(range(1, len(chunks) + 1)), messages)
         task = wording.render("write_from_passages", language, question=question.strip())
         reading = Reading(language, tuple(chunks[number - 1] for number in numbers))
+        self.seen.update(passage.chunk.id for passage in reading.chunks)
         return Evidence(tuple(numbers), reading.messages(task), keep=1)
 
     def _task(self, language: LanguageCode) -> str:

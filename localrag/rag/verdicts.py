@@ -50,7 +50,7 @@ class Echo:
     """What a question says already. `terms` gives those of a text, as a search has them."""
 
     def __init__(self, question: str, terms: Callable[[str], Iterable[str]]) -> None:
-        self._question, self._terms = question, terms
+        self._capitals, self._terms = frozenset(_capitals(question)), terms
         self._asked = frozenset(terms(question))
         folded = fold(question)
         self._characters = {*folded, *STOP_WORDS}
@@ -68,9 +68,7 @@ class Echo:
         """
         text = without_markers(answer)
         terms = frozenset(self._terms(text))
-        capitals = (match[0] for match in PIECE.finditer(text) if match[0].isupper())
-        known = all(word == "I" or word in self._question for word in capitals)
-        return bool(terms) and terms <= self._asked and known
+        return bool(terms) and terms <= self._asked and self._capitals.issuperset(_capitals(text))
 
     def _is_known(self, piece: re.Match[str], end: int) -> bool:
         if piece.lastgroup == "han":
@@ -78,6 +76,10 @@ class Echo:
         if piece.end() < end:
             return self._asked.issuperset(self._terms(piece[0]))
         return any(word.startswith(piece[0][:_BEGINNING]) for word in self._words)
+
+
+def _capitals(text: str) -> Iterator[str]:
+    return (match[0] for match in PIECE.finditer(text) if match[0].isupper())
 
 
 def without_guess(

@@ -1,7 +1,7 @@
 """Of versions of one document the one in force is read first.
 
-Two sections are versions of each other where most of their words are the same, figures aside: a
-price list of which all prices differ. Which is newer is told by the cards of their documents
+Two sections are versions of each other where most of their words are the same: 1,000 words on
+fridges of which a number differs. Which is newer is told by the cards of their documents
 (`documents.cards`), and file times only where these say nothing. A question that tells them apart
 itself, by a year or a name that only one has, is left as it is: near twins, such as invoices, are
 no versions.
@@ -10,7 +10,6 @@ no versions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from localrag.documents.cards import own_date
 from localrag.documents.chunking import passage_text
@@ -96,21 +95,12 @@ def _after(date: str, other: str) -> bool:
 
 
 def rank(card: Card) -> tuple[bool, str]:
-    """How far a document is in force: the newest of those that are neither drafts nor withdrawn.
-
-    Of two of one year or month, by the first date of their heads that is in it.
-    """
-    finer = (date for date in card.dates if date.startswith(card.date))
-    return not card.standing, max((card.date, *islice(finer, 2)), key=len)
+    """How far a document is in force: the newest of those that are neither drafts nor withdrawn."""
+    return not card.standing, card.date
 
 
 def _share(first: frozenset[str], second: frozenset[str]) -> float:
-    first, second = _without_figures(first), _without_figures(second)
     return len(first & second) / max(1, len(first | second))
-
-
-def _without_figures(terms: frozenset[str]) -> frozenset[str]:
-    return frozenset(term for term in terms if not any(map(str.isdigit, term)))
 
 
 def _told_apart(versions: Sequence[ScoredChunk], question: Asked, card_of: CardOf) -> bool:

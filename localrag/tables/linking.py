@@ -10,20 +10,15 @@ import re
 from collections.abc import Iterator, Sequence
 
 from localrag.tables.query import Condition
-from localrag.tables.sheets import Dataset, SheetColumn, short_name
+from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
 from localrag.text.figures import figures
 from localrag.text.normalize import fold
-from localrag.text.tokenize import STOP_WORDS
 
 _NAMES = ("file", "sheet")
 """Columns that say where a row of several files stands."""
 _WORD_OF_NAME = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]{2,}")
 """The words of a file's name: "autoclave" in "log-autoclave-a1"."""
-_LETTERS = re.compile(r"[a-z]{2,}|[\u4e00-\u9fff]{2,}")
-"""All of its words: "log", too."""
-_NUMBER = re.compile(r"\d+")
-"""The figures of a name: 2025 in "log 2025", 20250101."""
 _SHORTEST_NAME = 3
 """Letters of a value that a question may name."""
 
@@ -41,22 +36,18 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
         whole = [value for value in named if not any(value in other != value for other in named)]
         if len(whole) == 1:
             conditions.append(Condition(column.key, "=", whole[0]))
-    if prefix := _date_asked(question):
+    dates = [figure for figure in figures(question) if figure.kind == "date"]
+    prefix = date_text(dates[0]) if len(dates) == 1 else ""
+    if prefix:
         conditions += _dated(prefix, dataset.columns)
     return tuple(conditions)
-
-
-def _date_asked(question: str) -> str:
-    """The only date of a question, as far as it is told: "2025", "2025-01"; "" for none."""
-    dates = [figure for figure in figures(question) if figure.kind == "date"]
-    return date_text(dates[0]) if len(dates) == 1 else ""
 
 
 def of_named_files(question: str, dataset: Dataset) -> Dataset:
     """The rows of the files or tabs that words of the question single out, else all.
 
     "fridges", of five logs two. Words for different ones, as in "from January to March", single out
-    nothing. A date is no such word but where it belongs to a name, see `_of_year`.
+    nothing. A date is no such word, see `_dated`.
     """
     folded_question = fold(question)
     names = [fold(f"{short_name(table.source)} {table.sheet}") for table in dataset.tables]
@@ -68,34 +59,8 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     ]
     fewest = min(named, key=len, default=set())
     if not 0 < len(fewest) < len(names) or not all(fewest <= places for places in named):
-        fewest = _of_year(folded_question, names)
-    return dataset.only(fewest) if 0 < len(fewest) < len(names) else dataset
-
-
-def _of_year(question: str, names: Sequence[str]) -> set[int]:
-    """The names that a year means: "the 2025 log", "2025年投诉登记", not "the jobs of 2025".
-
-    The only year of the question stands in them, beside one of their words there. Years that bound
-    or compare ("since 2024") stand beside other words.
-    """
-    years = {number for number in _NUMBER.findall(question) if len(number) == len("2025")}
-    if len(years) != 1 or question.count(year := years.pop()) > 1:
-        return set()
-    before, _, after = question.partition(year)
-    before, after = f" {before}".rstrip(" (（的"), after.lstrip(" )）年度的")
-
-    def are_beside(name: str) -> bool:
-        return any(
-            before.endswith(f" {word}" if word.isascii() else word) or after.startswith(word)
-            for word in _LETTERS.findall(name)
-            if word not in STOP_WORDS
-        )
-
-    return {
-        place
-        for place, name in enumerate(names)
-        if any(number.startswith(year) for number in _NUMBER.findall(name)) and are_beside(name)
-    }
+        return dataset
+    return dataset_of([dataset.tables[place] for place in sorted(fewest)])
 
 
 def _begins_word(word: str, question: str) -> bool:

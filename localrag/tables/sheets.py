@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import PurePosixPath, PureWindowsPath
@@ -140,34 +140,6 @@ class Dataset:
             for place, column in enumerate(self.columns)
         }
         return {key: count for key, count in counts.items() if 0 < count < len(self.rows)}
-
-    def only(self, places: Collection[int]) -> Dataset:
-        """The rows of some of the tables, typed as beside the others."""
-        rows, tables = iter(self.rows), [self.tables[place] for place in sorted(places)]
-        chosen = [
-            row
-            for place, table in enumerate(self.tables)
-            for row in islice(rows, len(table.rows))
-            if place in places
-        ]
-        sources = tuple(dict.fromkeys(table.source for table in tables))
-        sheets = tuple(dict.fromkeys(table.sheet for table in tables))
-        alone = {key for key, names in (("file", sources), ("sheet", sheets)) if len(names) == 1}
-        kept = [place for place, column in enumerate(self.columns) if column.key not in alone]
-        columns = []
-        for place in kept:
-            column, there = self.columns[place], {row[place] for row in chosen}
-            columns.append(replace(column, values=tuple(v for v in column.values if v in there)))
-        return replace(
-            self,
-            sources=sources,
-            sheets=sheets,
-            columns=tuple(columns),
-            rows=[tuple(row[place] for place in kept) for row in chosen],
-            tables=tuple(tables),
-            totals=sum(table.totals for table in tables),
-            _connection=None,
-        )
 
     @property
     def documents(self) -> tuple[str, ...]:

@@ -139,7 +139,10 @@ def test_read_leaves_the_evidence() -> None:
     [
         ("The school has rung again. What do they pay?", "What do they pay?"),
         ("空调又坏了，今年第三回。找谁修？", "找谁修？"),
+        ("The tenant\nhas rung. What do they\npay?!", "What do they pay?!"),
         ("What do they pay? Who rang?", ""),
+        ("What do they pay? Tell me. Who rang?", ""),
+        ("What do they pay? The school has rung.", ""),
         ("What schools pay", ""),
     ],
 )
@@ -163,7 +166,7 @@ def test_what_an_answer_is_written_from_counts_as_read() -> None:
     reader.alone(run.question, 2, run.passages, "en")
     assert reader.seen == {run.passages[1].chunk.id}
     reader.several(run.question, (1, 2), run.passages, "en")
-    assert reader.seen == {passage.chunk.id for passage in run.passages}
+    assert reader.seen == {passage.chunk.id for passage in run.passages[:2]}
 
 
 def test_grade_keeps_what_is_relevant() -> None:

@@ -58,19 +58,6 @@ def test_near_twins_are_told_apart_by_what_is_asked() -> None:
     assert order("Within how many days is an invoice due?", twins, CARDS) == "31"
 
 
-def test_of_two_price_lists_of_a_year_the_later_goes_first_though_all_prices_differ() -> None:
-    prices = "Charge | {} | Key | {} | Move | {} | Visit | {} | Storage | {} | Cleaning | {}"
-    lists = [
-        passage("1", prices.format(*range(10, 16))),
-        passage("3", prices.format(*range(20, 26))),
-    ]
-    cards = {
-        "1": Card("Charges 2025", "v1", date="2025", dates=("2025", "2025-01-13")),
-        "3": Card("Charges 2025", "v2", date="2025", dates=("2025", "2025-04-01", "2025-01-13")),
-    }
-    assert order("What do we charge for a key?", lists, cards) == "31"
-
-
 def test_sections_of_one_document_keep_their_order() -> None:
     passages = [passage("1", RULE.format("once")), passage("1", RULE.format("twice"))]
     assert order("How often is the fridge read?", passages, CARDS) == "11"
