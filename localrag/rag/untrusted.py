@@ -4,9 +4,10 @@ A document is read as it stands: an honest form says "answer only section B", an
 may be what was asked. So nothing is taken out beforehand. The finished answer is checked
 against passages and question: where words of it stand nowhere but in sentences that could steer
 a model and do not touch the question, it is written again without those sentences, and the
-reader is told before the answer. The same is tried where nothing was answered, for documents
-can ask for that too. Where no such sentence is among the passages, pieces of the answer go
-through as they are written. The first prompts are always as they would be without this module.
+reader is told before the answer. The same is tried where nothing was answered and a passage that
+was read has such a sentence, for documents can ask for that too. Where no such sentence is among
+the passages, pieces of the answer go through as they are written. The first prompts are always as
+they would be without this module.
 """
 
 from __future__ import annotations

@@ -45,6 +45,9 @@ _FEW_DOCUMENTS = 12
 MOST_CITED = 12
 """Rows that are cited; the others are counted as they are, and named by `Answer.basis`."""
 
+_LONGEST_NAME = 80
+"""Code points of what a code stands for; a longer text is a note."""
+
 _RATHER_ALL = 1.0
 """Log odds that a question is about all, less those that a section states the answer, from which on
 all is gone through. On four folders 46 of 48 such questions have it, and none of five others that
@@ -633,23 +636,24 @@ def _name_columns(dataset: Dataset, of: int) -> list[int]:
 def _meaning_of_codes(dataset: Dataset, query: Query, rows: Sequence[int]) -> int | None:
     """The column that says what the codes of a list stand for: of "H006" the property.
 
-    Codes are words with a figure, different in every row. What is the same in some of the rows that
-    are listed, or is a condition of the query, says what they share.
+    Codes are words with a figure, different in every row. The first other column of texts says what
+    they stand for, unless all that are listed have the same there or it is a condition.
     """
     texts = {place: c for place, c in enumerate(dataset.columns) if c.kind == "text" and not c.of}
     of = next((place for place, column in texts.items() if column.key == query.of), None)
-    if of is None or len(rows) < 2:
+    if of is None:
         return None
     codes = [str(row[of]) for row in dataset.rows if row[of]]
     are_codes = all(len(code.split()) == 1 and any(map(str.isdigit, code)) for code in codes)
     if not are_codes or len({*codes}) < len(codes):
         return None
-    shared = {"file", "sheet", query.of, *(condition.key for condition in query.where)}
-    for place, column in texts.items():
-        values = [dataset.rows[row - 1][place] for row in rows]
-        if column.key not in shared and len({*values}) == len(values):
-            return place
-    return None
+    known = {"file", "sheet", query.of, *(condition.key for condition in query.where)}
+    place = next((place for place, column in texts.items() if column.key not in known), None)
+    if place is None:
+        return None
+    values = [str(dataset.rows[row - 1][place] or "") for row in rows]
+    are_same = len(values) > 1 and len({*values}) == 1
+    return None if are_same or max(map(len, values), default=0) > _LONGEST_NAME else place
 
 
 def _name_of(dataset: Dataset, row: int, of: int, columns: Sequence[int]) -> str:

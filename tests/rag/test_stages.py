@@ -14,6 +14,7 @@ from localrag.rag.base import Toolkit
 from localrag.rag.budget import Budget
 from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grader
+from localrag.rag.parts import without_story
 from localrag.rag.pipeline import AnswerRun, AnswerStage, Pieces, Pipeline, Trace
 from localrag.rag.reading import Bounds, Evidence, PassageReader
 from localrag.rag.self_rag import self_rag
@@ -25,7 +26,7 @@ from localrag.rag.stages.explain import NotFoundExplainer
 from localrag.rag.stages.find import find
 from localrag.rag.stages.grade import GradedPassages, SelfRAGOptions
 from localrag.rag.stages.guard import InstructionGuard
-from localrag.rag.stages.read import EvidenceReader, without_story
+from localrag.rag.stages.read import EvidenceReader
 from localrag.rag.stages.show import show
 from localrag.rag.stages.understand import RetrievalDecision
 from localrag.rag.stages.write import write
@@ -154,10 +155,18 @@ def test_read_grades_without_the_story_what_the_whole_question_found() -> None:
     llm = ScriptedLLM(scores=[{"No": 1}, {"Yes": 1}])
     run = run_over(OPENED, llm=llm)
     run.question = "My aunt has a headache. When was the glass house opened?"
-    list(EvidenceReader(Bounds(0.8, 0.5))(run))
+    steps = list(EvidenceReader(Bounds(0.8, 0.5))(run))
+    assert kinds(steps) == ["relevance", "answerable", "parts", "relevance"]
     assert run.evidence is not None
     assert ["headache" in messages[-1].content for messages, _ in llm.scored] == [True, False]
     assert "headache" not in run.evidence.messages[-1].content
+
+
+def test_strictly_no_question_is_read_without_its_story() -> None:
+    run = run_over(OPENED, llm=ScriptedLLM(scores=[{"No": 1}]), unsupported="remove unchecked")
+    run.question = "My aunt has a headache. When was the glass house opened?"
+    list(EvidenceReader(Bounds(0.8, 0.5))(run))
+    assert run.evidence is None
 
 
 def test_what_an_answer_is_written_from_counts_as_read() -> None:

@@ -114,9 +114,9 @@ def test_an_answer_that_did_as_told_is_written_again_and_the_reader_is_told_firs
     assert [(c.page, c.quote) for c in answer.citations] == [
         (3, "The glass house was opened in 1907.")
     ]
-    omission = [bool(step.left_out) for step in steps]
-    assert omission.count(True) == 1
-    assert omission.index(True) < ["piece" in step.values for step in steps].index(True)
+    omissions = [bool(step.left_out) for step in steps]
+    assert omissions.count(True) == 1
+    assert omissions.index(True) < ["piece" in step.values for step in steps].index(True)
 
 
 def test_an_honest_sentence_that_touches_the_question_is_read_and_answers() -> None:

@@ -116,6 +116,7 @@ def test_the_model_is_stopped_where_its_answer_gives_way() -> None:
         ("What grade is the steel?", "A.", False),
         ("Which block is Anna's laundry in?", "Anna's laundry is in block A.", False),
         ("宿舍在哪个区？", "宿舍在A区。", False),
+        ("Which annex has the prices?", "Annex [A] has the prices [1].", False),
         ("What is the fee for a quarter?", "The fees are £15 for each quarter.", False),
         ("On which floor is the office?", "The office is on floor II.", False),
     ],

@@ -602,8 +602,18 @@ def test_two_values_of_one_column_mean_either_of_them() -> None:
     assert "-- WHERE \"Date\" LIKE '2025%'\n" in prompt
 
 
-def test_beside_the_codes_of_a_list_stands_what_they_mean() -> None:
-    rows = [("H006", "9 Quay Row", "due"), ("H022", "Mill House", "due"), ("H030", "Pier", "done")]
+@pytest.mark.parametrize(
+    ("meanings", "told"),
+    [
+        (("9 Quay Row", "Mill House", "Pier"), "- H006: 9 Quay Row [1]\n- H022: Mill House [1]\n"),
+        (("Bo", "Bo", "Cy"), "- H006 [1]\n- H022 [1]\n"),
+        (("word " * 20, "Mill House", "Pier"), "- H006 [1]\n- H022 [1]\n"),
+    ],
+)
+def test_beside_the_codes_of_a_list_stands_what_tells_them_apart(
+    meanings: tuple[str, ...], told: str
+) -> None:
+    rows = list(zip(("H006", "H022", "H030"), meanings, ("due", "due", "done"), strict=True))
     places = [(number, 9 * number) for number in (1, 2, 3)]
     names = ("Ref", "Property", "State")
     data = dataset_of([RawTable("/firm/stock.csv", "", names, rows, places)])
@@ -611,18 +621,7 @@ def test_beside_the_codes_of_a_list_stands_what_they_mean() -> None:
     llm = ScriptedLLM([sql] * MOST_QUERIES, [{"LIST": 1}, FITS])
     library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[data])
     text, _, _ = run("Which certificates are due?", llm, library)
-    assert text.startswith("- H006: 9 Quay Row [1]\n- H022: Mill House [1]\n")
-
-
-def test_what_all_of_a_list_share_says_nothing_of_its_codes() -> None:
-    rows = [("H006", "Bo", "due"), ("H022", "Bo", "due"), ("H030", "Cy", "done")]
-    places = [(number, 9 * number) for number in (1, 2, 3)]
-    data = dataset_of([RawTable("/firm/stock.csv", "", ("Ref", "Clerk", "State"), rows, places)])
-    sql = "SELECT Ref FROM data WHERE State = 'due'"
-    llm = ScriptedLLM([sql] * MOST_QUERIES, [{"LIST": 1}, FITS])
-    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[data])
-    text, _, _ = run("Which certificates are due?", llm, library)
-    assert text.startswith("- H006 [1]\n- H022 [1]\n")
+    assert text.startswith(told)
 
 
 def test_of_the_largest_it_is_said_whose_it_is() -> None:

@@ -17,9 +17,8 @@ from localrag.types import Statement, Step
 class InstructionGuard:
     """Runs stages, and once more where their answer followed a document's words.
 
-    So does a refusal, as far as it can be told, where a passage that was read could steer.
-
-    The second run gets what is left of `budget` seconds; 0: no limit.
+    Also where they refused and a passage that was read could have made them. The second run gets
+    what is left of `budget` seconds; 0: no limit.
     """
 
     stages: Sequence[AnswerStage]
@@ -47,8 +46,8 @@ class InstructionGuard:
         followed = () if unanswered else passages.followed(run.answer)
         spent = time.perf_counter() - started
         seen = first.reader.seen if first.reader else None
-        refused_for_it = unanswered and passages.steer(seen)
-        hopeless = not followed and (not refused_for_it or 0 < self.budget <= spent)
+        may_be_steered = unanswered and passages.steer(seen)
+        hopeless = not followed and (not may_be_steered or 0 < self.budget <= spent)
         if hopeless or not passages.leave_out(run.question, followed):
             yield from pending
             return

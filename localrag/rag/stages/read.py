@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 
 from localrag.rag import parts
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.reading import Bounds, PassageReader, passage_of
 from localrag.rag.second_look import look_again
-from localrag.text.sentences import split_sentences
-
-
-def without_story(question: str) -> str:
-    """The sentences that ask at the end of a question that tells something before; "" for another.
-
-    "The head teacher has rung. What does a school pay?" The passages are those of the whole, for
-    it names what is meant.
-    """
-    text = " ".join(question.split())
-    sentences = [text[span.start : span.end].strip() for span in split_sentences(text)]
-    asking = list(takewhile(_asks, reversed(sentences)))[::-1]
-    told = sentences[: len(sentences) - len(asking)]
-    return " ".join(asking) if told and not any(map(_asks, told)) else ""
-
-
-def _asks(sentence: str) -> bool:
-    return sentence.rstrip("!！\"”’'」』").endswith(("?", "？"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +28,11 @@ class EvidenceReader:
         doubtful = reader.doubtful
         reading = parts.read(question, chunks, language, tools, reader)
         run.evidence, run.passages, run.missing = yield from reading
-        if run.evidence is None and not tools.parts.get(question):
-            bare = without_story(question)
-            if len(set(tools.tokenize(bare))) >= parts.FEWEST:
-                run.evidence = yield from reader.read(bare, chunks, language)
-        if run.evidence is None and run.unsupported != "remove unchecked":  # strictly: no draft
+        if run.evidence is not None or run.unsupported == "remove unchecked":  # strictly: no guess
+            return
+        run.evidence = yield from parts.read_without_story(
+            question, chunks, language, tools, reader
+        )
+        if run.evidence is None:
             looking = look_again(question, doubtful, chunks, tools, run.grader, reader)
             run.evidence, run.passages = yield from looking
