@@ -4,8 +4,9 @@
     python benchmarks/probes.py fit WORK [--out probes.npz] [--of tables listed]
     python benchmarks/probes.py measure WORK FOLDER... [--probes probes.npz]
 
-`states` reads what lies in `probes/`: questions about one thing or all (`questions.jsonl`) and
-about documents or what stands in them (`listed.jsonl`), folders, of each of which a library is made
+`states` reads what lies in `probes/`: questions about one thing or all (`questions.jsonl`), that
+ask for one thing or several (`several.jsonl`), and about documents or what stands in them
+(`listed.jsonl`), folders, of each of which a library is made
 and the first two sections that a search brings for a question are read with it, as `ask` reads them
 (`folders.jsonl`; besides, the rows that a search brings for what is looked up in `tables.jsonl`, or
 stands in none of its sheets), and sheets with questions that one of them answers, or none
@@ -77,6 +78,7 @@ it well enough (`log/2026-11.md`)."""
 PENALTY = {
     "about_all": 0.003,
     "compares": 0.01,
+    "several": 0.01,
     **dict.fromkeys(COMPUTES_OF, 0.003),
     "relevance": 0.01,
     FITS: 0.01,
@@ -180,6 +182,15 @@ class Members(msgspec.Struct):
     questions: list[MemberQuestion]
 
 
+class SeveralQuestion(msgspec.Struct):
+    """A line of `several.jsonl`: `asks` is "several" or "one"."""
+
+    question: str
+    language: str
+    asks: str
+    domain: str
+
+
 class ListQuestion(msgspec.Struct):
     """A line of `listed.jsonl`: `lists` is "documents" or "contents", what is to be listed."""
 
@@ -229,6 +240,14 @@ def question_cases(arguments: argparse.Namespace) -> Iterator[Case]:
         about_all, compares = asked.scope == "all", asked.kind == "compare-two"
         asks = {"about_all": about_all, "compares": compares}
         yield scope_case("questions", asked.question, asked.kind, **asks)
+
+
+def several_cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """Of `several.jsonl`."""
+    for asked in read(CASES / "several.jsonl", SeveralQuestion)[: arguments.questions]:
+        messages = with_examples("scope", answer_language(asked.question), asked.question)
+        labels = {"several": asked.asks == "several"}
+        yield Case(asked.domain, asked.question, messages, len(messages) - 1, labels)
 
 
 def section_cases(arguments: argparse.Namespace) -> Iterator[Case]:
@@ -366,6 +385,7 @@ def made(place: Path) -> Iterator[LocalRAG]:
 
 MATERIAL: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
     "questions": question_cases,
+    "several": several_cases,
     "folders": section_cases,
     "tables": table_cases,
     "listed": listed_cases,

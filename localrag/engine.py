@@ -374,6 +374,7 @@ class Engine:
             return
         question = self.standalone(question, options.history, options)
         options = self._meant(options)
+        parts: MutableMapping[str, Parts] = {} if options.parts is None else options.parts
         steps: list[Step] = []
         restriction = hosted.sendable(settings, self.library, options.filter, steps.append)
         allowed = self._allowed(restriction, steps.append)
@@ -388,7 +389,7 @@ class Engine:
         if about_all and (restriction is None or restriction.pages is None):
             restricted_options = replace(options, filter=restriction)
             computed = yield from self._computed(
-                question, settings, restricted_options, allowed, reading, model
+                question, settings, restricted_options, allowed, reading, model, parts
             )
             if computed:
                 return
@@ -435,7 +436,14 @@ class Engine:
         )
         after = [NotFoundExplainer(around, incomplete)]
         pipeline = self._pipeline(
-            settings, retrieve, reranking, model, embedder, after, options.parts
+            settings,
+            retrieve,
+            reranking,
+            model,
+            embedder,
+            after,
+            parts,
+            many=options.parts is not None,
         )
         for piece in pipeline.pieces(question, trace):
             if isinstance(piece, Step) and steps:  # done on the way to the passages
@@ -453,10 +461,11 @@ class Engine:
         allowed: ChunkIds | None,
         reading: ActiveAnswer,
         model: factory.Model,
+        parts: MutableMapping[str, Parts],
     ) -> Generator[Piece, None, bool | None]:
         """The answer to a question about all, see `tables.answering`; whether there was one.
 
-        None where the question is about one thing.
+        None where the question is about one thing. `parts` are those that are known of questions.
         """
         from localrag.rag.grading import Grade
         from localrag.rag.grading import Reading as GradedReading
@@ -506,8 +515,6 @@ class Engine:
                 return Grade(0.0)
             return grader.relevance(text, GradedReading(answer_language(text), tuple(section)))
 
-        parts: dict[str, Parts] = {}
-
         def ask(text: str, source: str) -> Reply:
             narrowed = replace(_of_document(options, source), parts=parts)
             answer = answer_of(self.stream(text, narrowed))
@@ -547,6 +554,7 @@ class Engine:
             belonging,
             settings.answer.enough,
             settings.answer.strict,
+            parts,
         )
         return (yield from answered(question, access, model.chooser, model.llm, self.tokenizer))
 
@@ -1033,6 +1041,8 @@ class Engine:
         embedder: Embedder,
         after: Sequence[AnswerStage] = (),
         parts: MutableMapping[str, Parts] | None = None,
+        *,
+        many: bool = False,
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
@@ -1046,6 +1056,7 @@ class Engine:
             self._card_of,
             after,
             parts,
+            many=many,
         )
 
     def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:

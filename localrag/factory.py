@@ -802,11 +802,13 @@ def make_pipeline(
     card_of: CardOf = lambda _: Card("", ""),
     after: Sequence[AnswerStage] = (),
     parts: MutableMapping[str, Parts] | None = None,
+    *,
+    many: bool = False,
 ) -> Pipeline:
     """The way a question is answered, with stages `after` all others.
 
     An answer that did what a document says is written again. `parts` are those of questions that
-    were taken apart already, for who asks several documents the same.
+    were taken apart already, `many` whether several documents are asked the same.
     """
     answer = settings.answer
     tools = Toolkit(
@@ -820,7 +822,7 @@ def make_pipeline(
         wording,
         reranking,
         card_of,
-        partial(_reworded, settings, model.llm, many=parts is not None),
+        partial(_reworded, settings, model.llm, many=many),
         model.meter,
         {} if parts is None else parts,
     )

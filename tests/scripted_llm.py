@@ -21,7 +21,7 @@ _MENTIONS = re.compile(r"“(?P<word>[^”]+)”(?:, in this or in other words\?
 
 def asks_for_parts(messages: Sequence[Message]) -> bool:
     """Whether a model is to propose the parts of a question."""
-    return messages[-1].content.startswith(("Split a question", "把问题拆成"))
+    return messages[0].content.startswith(("Split a question", "把问题拆成"))
 
 
 def asks_for_wordings(messages: Sequence[Message]) -> bool:

@@ -38,7 +38,8 @@ SIGNAL = 0.6
 _PROMPTS = ("relevance", "relevance_system", "answerable", "passages")
 _PROBED_PROMPTS = {
     **dict.fromkeys(
-        ("about_all", "compares", "LIST", "COUNT", "SUM", "MAX"), ("scope", "scope_examples")
+        ("about_all", "compares", "several", "LIST", "COUNT", "SUM", "MAX"),
+        ("scope", "scope_examples"),
     ),
     "relevance": ("relevance", "relevance_system"),
     "fits": ("rows_fit", "rows_system"),

@@ -63,7 +63,8 @@ def standalone(
         return question
     answer = without_markers(_model_text(last.answer))[:REMEMBERED_CHARACTERS]
     messages = _messages(last.question, answer, question, language)
-    rewritten = _cleaned(llm.complete(messages, Options(max_tokens=80)).text)
+    options = Options(max_tokens=80, keep=len(messages) - 1)
+    rewritten = _cleaned(llm.complete(messages, options).text)
     points_back = bool(_POINTS_BACK[language].search(question))
     hanging = points_back and _same(question, rewritten)
     if _keeps(question, rewritten, last.question, tokenize) and not hanging:

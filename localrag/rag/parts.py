@@ -13,17 +13,19 @@ been refused; three stayed refused and three wrong. The plain way: two, nine and
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
-from itertools import takewhile
 
 import msgspec
 
 from localrag.languages import LanguageCode
+from localrag.models.llms.base import LLM
 from localrag.models.llms.structured import object_schema, proposal
-from localrag.prompts import render
+from localrag.prompts import render, with_examples
 from localrag.rag.base import Parts, Toolkit
+from localrag.rag.citations import Tokenize
 from localrag.rag.reading import Evidence, PassageReader
-from localrag.text.sentences import split_sentences
-from localrag.types import Message, ScoredChunk, Statement, Step
+from localrag.text.language import answer_language
+from localrag.text.sentences import told_and_asked
+from localrag.types import ScoredChunk, Statement, Step
 
 MOST = 3
 """Parts of a question."""
@@ -44,22 +46,27 @@ class _Proposal(msgspec.Struct):
 _SCHEMA = object_schema(questions={"type": "array", "items": {"type": "string"}, "maxItems": MOST})
 
 
-def proposed(question: str, language: LanguageCode, tools: Toolkit) -> Parts:
+def proposed(question: str, llm: LLM, tokenize: Tokenize) -> Parts:
     """The parts of a question as the model tells them, none where it asks for one thing.
 
-    Asked once for all documents that are asked the same. Raises `GenerationError` from the model.
+    Without what the question tells before it asks, see `in_context`. Raises `GenerationError` from
+    the model.
     """
-    if question in tools.parts:
-        return tools.parts[question]
-    prompt = Message("user", render("parts", language, question=question.strip()))
-    written = proposal(tools.llm, [prompt], _Proposal, _SCHEMA, _MOST_TOKENS).questions
-    terms = frozenset(tools.tokenize(question))
-    parts = tuple(dict.fromkeys(written))
-    own = [frozenset(tools.tokenize(part)) for part in parts]
+    _, asking = told_and_asked(question)
+    messages = with_examples("parts", answer_language(question), asking)
+    written = proposal(llm, messages, _Proposal, _SCHEMA, _MOST_TOKENS).questions
+    terms = frozenset(tokenize(asking))
+    parts = tuple(dict.fromkeys(" ".join(part.split()) for part in written))
+    own = [frozenset(tokenize(part)) for part in parts]
     # "How much?" alone would be searched for without what it is about.
     are_parts = len(parts) > 1 and all(len(part) >= _FEWEST and part <= terms for part in own)
-    tools.parts[question] = parts if are_parts else ()
-    return tools.parts[question]
+    return parts if are_parts else ()
+
+
+def in_context(part: str, question: str) -> str:
+    """A part of a question behind what that tells before it asks."""
+    told, _ = told_and_asked(question)
+    return f"{told} {part}".strip()
 
 
 def read(
@@ -73,14 +80,17 @@ def read(
 
     None, the passages as they were and no parts where the question has none, or none is held.
     """
-    parts = proposed(question, language, tools)
+    if question not in tools.parts:  # once for all documents that are asked the same
+        tools.parts[question] = proposed(question, tools.llm, tools.tokenize)
+    parts = tools.parts[question]
     if not parts:
         return None, chunks, ()
     yield Step("parts", {"parts": parts}, None, 0.0)
     passages, places = list(chunks), dict[str, tuple[int, ...]]()
     for part in parts:
-        hits = (yield from tools.find(part))[:_MOST_READ]
-        evidence = yield from reader.read(part, hits, language)
+        asked = in_context(part, question)
+        hits = (yield from tools.find(asked))[:_MOST_READ]
+        evidence = yield from reader.read(asked, hits, language)
         if evidence is not None:
             places[part] = tuple(_place(hits[number - 1], passages) for number in evidence.numbers)
     if not places:
@@ -105,27 +115,12 @@ def read_without_story(
     Among the passages of the whole question, for it names what is meant. None for another question,
     and for one that has parts.
     """
-    asking = without_story(question)
-    if tools.parts.get(question) or len(set(tools.tokenize(asking))) < _FEWEST:
+    told, asking = told_and_asked(question)
+    is_short = len(set(tools.tokenize(asking))) < _FEWEST
+    if not told or is_short or tools.parts.get(question):
         return None
     yield Step("parts", {"parts": (asking,)}, None, 0.0)
     return (yield from reader.read(asking, chunks, language))
-
-
-def without_story(question: str) -> str:
-    """The sentences that ask, at the end of a question that tells something before; "" for another.
-
-    "The head teacher has rung. What does a school pay?"
-    """
-    text = " ".join(question.split())
-    sentences = [text[span.start : span.end].strip() for span in split_sentences(text)]
-    asking = list(takewhile(_asks, reversed(sentences)))[::-1]
-    told = sentences[: len(sentences) - len(asking)]
-    return " ".join(asking) if told and not any(map(_asks, told)) else ""
-
-
-def _asks(sentence: str) -> bool:
-    return sentence.rstrip("!！\"”’'」』").endswith(("?", "？"))
 
 
 def _place(passage: ScoredChunk, passages: list[ScoredChunk]) -> int:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from localrag.languages import any_of
 from localrag.rag.citations import Attributor, may_be_told, without_markers
 from localrag.text.normalize import fold
+from localrag.text.sentences import told_and_asked
 from localrag.text.tokenize import PIECE, STOP_WORDS
 
 _WHETHER = re.compile(any_of(lambda language: language.questions.whether), re.IGNORECASE)
@@ -42,8 +43,9 @@ LONGEST = 600
 
 
 def asks_whether(question: str) -> bool:
-    """Whether yes or no is an answer to a question."""
-    return bool(_WHETHER.search(question)) and not _OR.search(question)
+    """Whether yes or no is an answer to a question, by the sentences of it that ask."""
+    _, asking = told_and_asked(question)
+    return bool(_WHETHER.search(asking)) and not _OR.search(asking)
 
 
 class Echo:

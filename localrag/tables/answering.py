@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -19,7 +19,9 @@ from localrag.library.records import DocumentRecord
 from localrag.models.llms.base import LLM
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
-from localrag.rag.base import finished, timed
+from localrag.rag import parts
+from localrag.rag.base import Parts, finished, timed
+from localrag.rag.conversation import Turn, standalone
 from localrag.rag.grading import Grade, log_odds
 from localrag.rag.statements import own_sentence
 from localrag.tables import columns, comparison, membership, plan
@@ -29,7 +31,16 @@ from localrag.tables.description import query_text
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.linking import of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
-from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Table
+from localrag.tables.records import (
+    LATE,
+    Cell,
+    CellDone,
+    CellSteps,
+    Column,
+    Event,
+    Reply,
+    Table,
+)
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
 from localrag.tables.values import in_days, separated
 from localrag.text.figures import counts_asked
@@ -97,6 +108,8 @@ class LibraryAccess:
     """The grade from which on a section does, see `AnswerSettings`."""
     strict: bool = False
     """Whether only what the documents bear out may be told."""
+    parts: MutableMapping[str, Parts] = field(default_factory=dict)
+    """Of the questions that `ask` is to answer."""
 
 
 Pieces = Generator[Statement | Step | Answer, None, bool | None]
@@ -113,7 +126,11 @@ def answered(
     scope, seconds = timed(partial(plan.scope, question, chooser))
     if scope.operation == "COMPARE":
         return (yield from _from_sides(question, access, chooser, llm))
+    if scope.operation == "SEVERAL":
+        return (yield from _from_parts(question, access, llm, tokenize))
     if scope.operation == "LOOKUP":
+        if scope.is_probed:  # it asks for one thing
+            access.parts[question] = ()
         return None
     # "How many days of training do staff have?" is no count where a document gives the number.
     if _is_rather_stated(question, scope, access):
@@ -445,16 +462,70 @@ def _column(
 
 def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM) -> Pieces:
     records = access.records()
-    ids = {source: record.id for record in records for source in record.sources}
     hits = access.hits(question, comparison.MOST_DOCUMENTS * 2)
     result = yield from comparison.compared(
         question, records, hits, access.ask, access.name, chooser, llm, strict=access.strict
     )
     if result is None:
         return None
+    statements, chunks = _listed_sides(result.sides, result.order, records, access)
+    if not statements:
+        return None
+    if result.conclusion:
+        marks = list(dict.fromkeys(mark.citation for side in statements for mark in side.citations))
+        text = result.conclusion
+        statements.insert(0, Statement(f"{text}\n\n", citations=tuple(_marks(len(text), marks))))
+    if result.difference:
+        statements.append(Statement(f"\n{result.difference}", "notice"))
+    yield from statements
+    yield finished(question, statements, chunks, grounded=True)
+    return True
+
+
+def _from_parts(question: str, access: LibraryAccess, llm: LLM, tokenize: plan.Tokenize) -> Pieces:
+    """What the documents reply to each of several things that are asked; nothing for none."""
+    proposals, seconds = timed(partial(parts.proposed, question, llm, tokenize))
+    access.parts[question] = proposals
+    if not proposals:
+        return None
+    yield Step("parts", {"parts": proposals}, None, seconds)
+    last: Turn | None = None
+
+    def ask(part: str, source: str) -> Reply:
+        """The reply to a part, for which "they" are whom the part before it is about."""
+        nonlocal last
+        text = standalone(part, last, llm, tokenize) if last else part
+        asked = parts.in_context(text, question)
+        access.parts[asked] = ()
+        reply = access.ask(asked, source)
+        last = Turn(text, reply.text if reply.stated else "")
+        return reply
+
+    entries = [(part, "", part) for part in proposals]
+    sides = yield from comparison.stated(entries, ask, access.name, until_missing=False)
+    statements, chunks = _listed_sides(sides, (), access.records(), access)
+    if not statements:  # nor is a second time of use
+        access.parts[question] = ()
+        return None
+    stated = {side.question for side in sides}
+    missing = tuple(part for part in proposals if part not in stated)
+    statements += parts.lacking(missing, answer_language(question))
+    yield from statements
+    yield finished(question, statements, chunks, grounded=True, missing=missing)
+    return True
+
+
+def _listed_sides(
+    sides: Sequence[comparison.ComparedSide],
+    order: Sequence[str],
+    records: Sequence[DocumentRecord],
+    access: LibraryAccess,
+) -> tuple[list[Statement], list[ScoredChunk]]:
+    """A line for each side, with the passages that they rest on; none where one was removed."""
+    ids = {source: record.id for record in records for source in record.sources}
     places = {
         quote: (ids[quote.source], quote.place.start)
-        for side in result.sides
+        for side in sides
         for quote in side.reply.citations
         if quote.place and quote.source in ids
     }
@@ -465,11 +536,10 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
         if at in citations
     }
     statements = []
-    order = result.order or ("",) * len(result.sides)
-    for side, place in zip(result.sides, order, strict=True):
+    for side, place in zip(sides, order or ("",) * len(sides), strict=True):
         marks = [exact[quote] for quote in side.reply.citations if quote in exact]
-        if not marks:  # its document was removed meanwhile
-            return None
+        if not marks:
+            return [], []
         text = f"- {side.placed(place)}"
         statements.append(
             Statement(
@@ -479,15 +549,7 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
                 share=1.0 if side.reply.supported else 0.5,
             )
         )
-    if result.conclusion:
-        marks = list(dict.fromkeys(mark.citation for side in statements for mark in side.citations))
-        text = result.conclusion
-        statements.insert(0, Statement(f"{text}\n\n", citations=tuple(_marks(len(text), marks))))
-    if result.difference:
-        statements.append(Statement(f"\n{result.difference}", "notice"))
-    yield from statements
-    yield finished(question, statements, chunks, grounded=True)
-    return True
+    return statements, chunks
 
 
 # -- What is told -------------------------------------------------------------------

@@ -24,10 +24,11 @@ from localrag.tables.sheets import Dataset
 from localrag.text.language import answer_language
 from localrag.types import Message
 
-Operation = Literal["LOOKUP", "COMPARE", "LIST", "COUNT", "SUM", "MAX"]
+Operation = Literal["LOOKUP", "COMPARE", "LIST", "COUNT", "SUM", "MAX", "SEVERAL"]
 OPERATIONS: tuple[Operation, ...] = ("LOOKUP", "COMPARE", "LIST", "COUNT", "SUM", "MAX")
 """What a question needs; the first is for those that one place answers. Names that a model for code
-has seen, the same for every language."""
+has seen, the same for every language. That a question asks for several things only a probe tells.
+"""
 ABOUT_ALL = 0.8
 """The probability from which on a question counts as one about all. On two folders whose questions
 were not known when this was chosen, 35 of 44 such questions have it and 10 of 98 others, which are
@@ -39,7 +40,7 @@ COMPUTES_OF: dict[Operation, tuple[Compute, ...]] = {
     "MAX": ("largest", "smallest", "most frequent", "largest total"),
 }
 """What a query computes for an operation over many rows."""
-PROBED = ("about_all", "compares", *COMPUTES_OF)
+PROBED = ("about_all", "compares", "several", *COMPUTES_OF)
 """Decisions that a probe of the model's state makes (`models.llms.probes`), the operation last."""
 FITS = "fits"
 """Another: whether the rows of a sheet may answer."""
@@ -47,6 +48,8 @@ PROBED_ABOUT_ALL, COMPARES = 0.6, 0.2
 """Their probabilities from which on a question is about all, and else compares. Of two folders that
 nobody had looked at for this 34 of 40 such questions have it and 2 of 96 others
 (`benchmarks/log/2026-11.md`)."""
+SEVERAL = 0.7
+"""That from which on it asks for several things, of which each is asked for by itself."""
 _FITTING, _PROBED_FITTING = 0.5, 0.3
 """The share of a yes, and the probability by a probe, from which on rows may be those that a
 question is about. Of sheets that are, .92 have the latter, and .35 of others of the same folder."""
@@ -70,18 +73,16 @@ Tokenize = Callable[[str], list[str]]
 class Scope:
     """What a question needs, and the probability that many documents or rows have to be read.
 
-    Of the operations over many the likeliest; "COMPARE" or "LOOKUP" for another question.
+    Of the operations over many the likeliest; another question asks for "SEVERAL" things, is to
+    "COMPARE" some, or a "LOOKUP".
     """
 
     operation: Operation
     about_all: float
     computes: tuple[Compute, ...] = COMPUTES
     """What a query may compute of sheets: what the operation leaves, where a probe told it."""
-
-    @property
-    def is_probed(self) -> bool:
-        """Whether a probe told it."""
-        return self.computes != COMPUTES
+    is_probed: bool = False
+    """Whether a probe told it."""
 
 
 def scope(question: str, chooser: Chooser) -> Scope:
@@ -93,11 +94,13 @@ def scope(question: str, chooser: Chooser) -> Scope:
     messages = with_examples("scope", language, question)
     keep = len(messages) - 1
     if probed := chooser.probe(PROBED, messages, keep=keep):
-        about_all, compares, *operations = probed
+        about_all, compares, several, *operations = probed
         if about_all < PROBED_ABOUT_ALL:
-            return Scope("COMPARE" if compares >= COMPARES else "LOOKUP", about_all)
+            operation: Operation = "COMPARE" if compares >= COMPARES else "LOOKUP"
+            operation = "SEVERAL" if several >= max(SEVERAL, compares) else operation
+            return Scope(operation, about_all, is_probed=True)
         operation = max(zip(operations, COMPUTES_OF, strict=True))[1]
-        return Scope(operation, about_all, COMPUTES_OF[operation])
+        return Scope(operation, about_all, COMPUTES_OF[operation], is_probed=True)
     choice = chooser.choose(messages, OPERATIONS, keep=keep)
     about_all = 1.0 - choice[0] - choice[1] if choice.read else 0.0
     if about_all < ABOUT_ALL:

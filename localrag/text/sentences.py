@@ -8,6 +8,7 @@ choice. Knows nothing about headings or pages.
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import NamedTuple
 
 from localrag.languages import LANGUAGES, union_of
@@ -132,3 +133,22 @@ def _first(text: str, start: int) -> int:
 
 def _is_han(char: str) -> bool:
     return "\u3400" <= char <= "\u9fff" or char >= "\U00020000"
+
+
+def told_and_asked(question: str) -> tuple[str, str]:
+    """What a question tells before it asks, "" for nothing, and the sentences that ask.
+
+    "The head teacher has rung." and "What does a school pay?"
+    """
+    text = " ".join(question.split())
+    spans = [text[span.start : span.end].strip() for span in split_sentences(text)]
+    asking = list(takewhile(_asks, reversed(spans)))[::-1]
+    told = spans[: len(spans) - len(asking)]
+    if not asking or any(map(_asks, told)):
+        return "", text
+    return " ".join(told), " ".join(asking)
+
+
+def _asks(sentence: str) -> bool:
+    """Whether it ends as a question does: "May I?!"."""
+    return sentence.rstrip("!！\"”’'」』").endswith(("?", "？"))

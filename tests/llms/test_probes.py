@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,6 +51,7 @@ def along(*weights: float, bias: float = 0.0, layer: int = 4) -> Direction:
 SCOPES = {
     "about_all": along(1, 0, 0),
     "compares": along(0, 1, 0),
+    "several": along(0, -1, 0),
     **{name: along(0, 0, 0) for name in ("LIST", "COUNT", "MAX")},
     "SUM": along(0, 0, 1),
 }
@@ -84,13 +86,17 @@ def test_what_is_saved_is_loaded() -> None:
     assert (directions["a"].bias, directions["a"].layer) == (-1.25, 7)
 
 
+probed = partial(Scope, is_probed=True)
+
+
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        ((3, -3, 1), Scope("SUM", pytest.approx(0.9526, abs=1e-4), ("sum", "average"))),
-        ((3, 3, 1), Scope("SUM", pytest.approx(0.9526, abs=1e-4), ("sum", "average"))),
-        ((0, 3, 1), Scope("COMPARE", 0.5)),
-        ((0, -3, 1), Scope("LOOKUP", 0.5)),
+        ((3, -3, 1), probed("SUM", pytest.approx(0.9526, abs=1e-4), ("sum", "average"))),
+        ((3, 3, 1), probed("SUM", pytest.approx(0.9526, abs=1e-4), ("sum", "average"))),
+        ((0, 3, 1), probed("COMPARE", 0.5)),
+        ((0, -0.5, 1), probed("COMPARE", 0.5)),
+        ((0, -3, 1), probed("SEVERAL", 0.5)),
     ],
 )
 def test_states_say_whether_a_question_is_about_all(

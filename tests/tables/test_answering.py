@@ -197,7 +197,7 @@ def test_what_a_section_rather_states_is_not_gone_through_for(
         def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
             return np.array([about_all, 1.0], np.float32)
 
-    names = ("about_all", "compares", "LIST", "COUNT", "SUM", "MAX")
+    names = plan.PROBED
     weights = {"about_all": (1, 0), "LIST": (0, 1)}
     directions = {
         name: Direction(np.array(weights.get(name, (0, 0)), np.float32), 0.0) for name in names
@@ -225,7 +225,7 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
             return np.array([3.0], np.float32)
 
     along = {"about_all": 1.0, operation: 1.0}
-    names = ("about_all", "compares", "LIST", "COUNT", "SUM", "MAX")
+    names = plan.PROBED
     directions = {
         name: Direction(np.array([along.get(name, -1.0)], np.float32), 0.0) for name in names
     }

@@ -276,6 +276,8 @@ def test_yes_and_no_are_chosen_and_a_denial_is_an_answer() -> None:
     assert asks_whether("会自动顺延吗？")
     assert not asks_whether("Is it monthly or yearly?")
     assert not asks_whether("When does it end?")
+    assert not asks_whether("Had the council on again. What fee is due?")
+    assert asks_whether("The council has rung. Does it renew?")
     model = ScriptedLLM(scores=[{"Unstated": 1.0}, {"No": 0.9, "Yes": 0.05, "Unstated": 0.05}])
     hits = [hit("It is long."), hit("It ends on its term and is not renewed.")]
     reply = decided("Does it renew?", hits, LogitChooser(model), attributor)
