@@ -117,6 +117,10 @@ class AskOptions:
     parts: MutableMapping[str, Parts] | None = None
 
 
+_LEAST_SECONDS = 0.1
+"""Of a budget that is spent: no seconds would be no budget."""
+
+
 @dataclass(eq=False)
 class ActiveAnswer:
     """An answer or table under way that can be stopped, and the ids of what it has read.
@@ -130,6 +134,7 @@ class ActiveAnswer:
     removed: bool = False
     ahead: bool = False
     """Whether it is read ahead: nobody waits for it."""
+    began: float = field(default_factory=time.perf_counter)
 
     def outdated(self, library: Library) -> bool:
         """Whether some of that has been removed."""
@@ -373,8 +378,9 @@ class Engine:
             yield from _notice("empty_library", question)
             return
         question = self.standalone(question, options.history, options)
-        options = self._meant(options)
         parts: MutableMapping[str, Parts] = {} if options.parts is None else options.parts
+        answer = partial(self._part, replace(options, parts=parts), settings, reading)
+        options = self._meant(options)
         steps: list[Step] = []
         restriction = hosted.sendable(settings, self.library, options.filter, steps.append)
         allowed = self._allowed(restriction, steps.append)
@@ -389,7 +395,7 @@ class Engine:
         if about_all and (restriction is None or restriction.pages is None):
             restricted_options = replace(options, filter=restriction)
             computed = yield from self._computed(
-                question, settings, restricted_options, allowed, reading, model, parts
+                question, settings, restricted_options, allowed, reading, model, parts, answer
             )
             if computed:
                 return
@@ -462,10 +468,12 @@ class Engine:
         reading: ActiveAnswer,
         model: factory.Model,
         parts: MutableMapping[str, Parts],
+        answer: Callable[[str], Generator[Step, None, Answer]],
     ) -> Generator[Piece, None, bool | None]:
         """The answer to a question about all, see `tables.answering`; whether there was one.
 
-        None where the question is about one thing. `parts` are those that are known of questions.
+        None where the question is about one thing. `parts` are those that are known of questions,
+        and `answer` answers one.
         """
         from localrag.rag.grading import Grade
         from localrag.rag.grading import Reading as GradedReading
@@ -551,12 +559,34 @@ class Engine:
             name,
             stated,
             ask,
+            answer,
             belonging,
             settings.answer.enough,
             settings.answer.strict,
             parts,
         )
         return (yield from answered(question, access, model.chooser, model.llm, self.tokenizer))
+
+    def _part(
+        self, options: AskOptions, settings: Settings, reading: ActiveAnswer, question: str
+    ) -> Generator[Step, None, Answer]:
+        """The answer to a part of a question, in what is left of the time for all of them."""
+        budget = settings.self_rag.budget_seconds if settings.answer.mode == "self-rag" else 0.0
+        left = max(_LEAST_SECONDS, budget - (time.perf_counter() - reading.began))
+        narrowed = replace(
+            options,
+            tables=False,
+            history=(),
+            budget=left if budget else options.budget,
+            on_found=lambda _: None,
+        )
+        for piece in self.stream(question, narrowed):
+            if isinstance(piece, Answer):
+                reading.chunks.update(hit.chunk.id for hit in piece.contexts)
+                return piece
+            if isinstance(piece, Step) and piece.kind != "cost":
+                yield piece
+        raise AssertionError("a stream ends with its answer")
 
     def _cited(
         self, references: Sequence[tuple[str, int]], options: AskOptions, reading: ActiveAnswer
@@ -1097,7 +1127,14 @@ class Engine:
 def _of_document(options: AskOptions, source: str) -> AskOptions:
     """How a question is put to the document at a path, or to all that may be read for ""."""
     restriction = Filter(within=frozenset((source,))) if source else options.filter
-    return replace(options, filter=restriction, paths=True, tables=False, history=())
+    return replace(
+        options,
+        filter=restriction,
+        paths=True,
+        tables=False,
+        history=(),
+        on_found=lambda _: None,
+    )
 
 
 def _removed() -> RemovedError:

@@ -13,6 +13,7 @@ been refused; three stayed refused and three wrong. The plain way: two, nine and
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -20,15 +21,19 @@ from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM
 from localrag.models.llms.structured import object_schema, proposal
 from localrag.prompts import render, with_examples
-from localrag.rag.base import Parts, Toolkit
+from localrag.rag.base import Parts, Toolkit, finished
 from localrag.rag.citations import Tokenize
+from localrag.rag.conversation import Turn, standalone
 from localrag.rag.reading import Evidence, PassageReader
 from localrag.text.language import answer_language
 from localrag.text.sentences import told_and_asked
-from localrag.types import ScoredChunk, Statement, Step
+from localrag.types import Answer, Citation, LeftOut, NotFound, ScoredChunk, Statement, Step
 
-MOST = 3
+MOST = 5
 """Parts of a question."""
+
+_MOSTLY = 0.75
+"""Share of the terms of what is asked that its parts have, or else something is lost."""
 
 _FEWEST = 2
 """Terms of a part, and of a question without its story: "How much?" is none."""
@@ -49,8 +54,8 @@ _SCHEMA = object_schema(questions={"type": "array", "items": {"type": "string"},
 def proposed(question: str, llm: LLM, tokenize: Tokenize) -> Parts:
     """The parts of a question as the model tells them, none where it asks for one thing.
 
-    Without what the question tells before it asks, see `in_context`. Raises `GenerationError` from
-    the model.
+    Without what the question tells before it asks, see `in_context`. None either where they leave
+    out much of what is asked. Raises `GenerationError` from the model.
     """
     _, asking = told_and_asked(question)
     messages = with_examples("parts", answer_language(question), asking)
@@ -60,7 +65,8 @@ def proposed(question: str, llm: LLM, tokenize: Tokenize) -> Parts:
     own = [frozenset(tokenize(part)) for part in parts]
     # "How much?" alone would be searched for without what it is about.
     are_parts = len(parts) > 1 and all(len(part) >= _FEWEST and part <= terms for part in own)
-    return parts if are_parts else ()
+    are_all = len(frozenset[str]().union(*own) & terms) >= _MOSTLY * len(terms)
+    return parts if are_parts and are_all else ()
 
 
 def in_context(part: str, question: str) -> str:
@@ -131,6 +137,68 @@ def _place(passage: ScoredChunk, passages: list[ScoredChunk]) -> int:
             return number
     passages.append(passage)
     return len(passages)
+
+
+def resolved(part: str, last: Turn | None, llm: LLM, tokenize: Tokenize) -> str:
+    """A part as it can be asked by itself: "they" are whom the part before it is about.
+
+    Raises `GenerationError` from the model.
+    """
+    text = standalone(part, last, llm, tokenize) if last else part
+    # Both in a row would ask again what the first asks.
+    return part if last and last.question in text else text
+
+
+def opening(name: str) -> str:
+    """How a line begins that says something of what is named: "Marsh: ", "What does it cost? "."""
+    return name if name.endswith("？") else f"{name} " if name.endswith("?") else f"{name}: "
+
+
+@dataclass(slots=True)
+class JoinedAnswer:
+    """The answers to the parts of a question as one: a line for each, with its own citations."""
+
+    question: str
+    statements: list[Statement] = field(default_factory=list)
+    contexts: list[ScoredChunk] = field(default_factory=list)
+    missing: list[NotFound] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def add(self, part: str, asked: str, answer: Answer) -> list[Statement]:
+        """What is told of a part, by the words that it was `asked` in.
+
+        Nothing where the documents do not hold it.
+        """
+
+        def numbered(citation: Citation) -> Citation:
+            number = _place(answer.contexts[citation.marker - 1], self.contexts)
+            return replace(citation, marker=number)
+
+        self.left_out += answer.left_out
+        if not answer.grounded:
+            reason = next(iter(answer.not_found), NotFound(part))
+            closest = numbered(reason.closest) if reason.closest else None
+            self.missing.append(replace(reason, question=part, closest=closest))
+            return []
+        lead, told = f"- {opening(asked)}", list[Statement]()
+        for statement in answer.statements:
+            text = statement.text.rstrip()
+            gap = statement.text[len(text) :]
+            marks = tuple(
+                replace(mark, at=len(lead) + mark.at, citation=numbered(mark.citation))
+                for mark in statement.citations
+            )
+            gap = "\n  " if "\n" in gap else gap
+            told.append(replace(statement, text=f"{lead}{text}{gap}", citations=marks, part=part))
+            lead = ""
+        told[-1] = replace(told[-1], text=f"{told[-1].text.rstrip()}\n")
+        self.statements += told
+        return told
+
+    def finished(self) -> Answer:
+        """The whole, behind which stands what is missing."""
+        answer = finished(self.question, self.statements, self.contexts, grounded=True)
+        return replace(answer, not_found=tuple(self.missing), left_out=tuple(self.left_out))
 
 
 def lacking(missing: Collection[str], language: LanguageCode) -> list[Statement]:

@@ -21,9 +21,9 @@ from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render
 from localrag.rag import parts
 from localrag.rag.base import Parts, finished, timed
-from localrag.rag.conversation import Turn, standalone
+from localrag.rag.conversation import Turn
 from localrag.rag.grading import Grade, log_odds
-from localrag.rag.statements import own_sentence
+from localrag.rag.statements import own_sentence, words
 from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
@@ -31,19 +31,11 @@ from localrag.tables.description import query_text
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.linking import of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
-from localrag.tables.records import (
-    LATE,
-    Cell,
-    CellDone,
-    CellSteps,
-    Column,
-    Event,
-    Reply,
-    Table,
-)
+from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
 from localrag.tables.values import in_days, separated
 from localrag.text.figures import counts_asked
+from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language
 from localrag.types import Answer, Basis, Citation, Cited, ScoredChunk, Statement, Step
 
@@ -102,6 +94,8 @@ class LibraryAccess:
     """How far the best section of the library answers a question by itself; rows of a table do
     not."""
     ask: Ask
+    answer: Callable[[str], Generator[Step, None, Answer]]
+    """The answer to a part of the question."""
     belonging: Callable[[str, Sequence[DocumentRecord]], Generator[Step, None, Table | None]]
     """Which of some documents a question means, see `tables.membership`."""
     enough: float = 0.8
@@ -109,7 +103,7 @@ class LibraryAccess:
     strict: bool = False
     """Whether only what the documents bear out may be told."""
     parts: MutableMapping[str, Parts] = field(default_factory=dict)
-    """Of the questions that `ask` is to answer."""
+    """Of the questions that `answer` is to answer, and of the question itself."""
 
 
 Pieces = Generator[Statement | Step | Answer, None, bool | None]
@@ -129,7 +123,7 @@ def answered(
     if scope.operation == "SEVERAL":
         return (yield from _from_parts(question, access, llm, tokenize))
     if scope.operation == "LOOKUP":
-        if scope.is_probed:  # it asks for one thing
+        if scope.asks_one:
             access.parts[question] = ()
         return None
     # "How many days of training do staff have?" is no count where a document gives the number.
@@ -483,35 +477,31 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
 
 
 def _from_parts(question: str, access: LibraryAccess, llm: LLM, tokenize: plan.Tokenize) -> Pieces:
-    """What the documents reply to each of several things that are asked; nothing for none."""
+    """The answers to several things that are asked, as they come; nothing where none has one."""
     proposals, seconds = timed(partial(parts.proposed, question, llm, tokenize))
     access.parts[question] = proposals
     if not proposals:
         return None
     yield Step("parts", {"parts": proposals}, None, seconds)
-    last: Turn | None = None
-
-    def ask(part: str, source: str) -> Reply:
-        """The reply to a part, for which "they" are whom the part before it is about."""
-        nonlocal last
-        text = standalone(part, last, llm, tokenize) if last else part
+    joined, last = parts.JoinedAnswer(question), None
+    for part in proposals:
+        text = parts.resolved(part, last, llm, tokenize)
         asked = parts.in_context(text, question)
         access.parts[asked] = ()
-        reply = access.ask(asked, source)
-        last = Turn(text, reply.text if reply.stated else "")
-        return reply
-
-    entries = [(part, "", part) for part in proposals]
-    sides = yield from comparison.stated(entries, ask, access.name, until_missing=False)
-    statements, chunks = _listed_sides(sides, (), access.records(), access)
-    if not statements:  # nor is a second time of use
+        answer = yield from access.answer(asked)
+        told = joined.add(part, text, answer)
+        yield from told
+        # What a document says to the model is in no prompt that nobody guards.
+        reply = words(statement for statement in told if statement.kind == "claim")
+        last = Turn(text, "" if may_steer(reply) else reply)
+    if not joined.statements:  # nor is a second time of use
         access.parts[question] = ()
         return None
-    stated = {side.question for side in sides}
-    missing = tuple(part for part in proposals if part not in stated)
-    statements += parts.lacking(missing, answer_language(question))
-    yield from statements
-    yield finished(question, statements, chunks, grounded=True, missing=missing)
+    missing = tuple(part.question for part in joined.missing)
+    lacking = parts.lacking(missing, answer_language(question))
+    yield from lacking
+    joined.statements += lacking
+    yield joined.finished()
     return True
 
 

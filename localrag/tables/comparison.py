@@ -24,6 +24,7 @@ from localrag.models.llms.choices import Chooser, choose_by_examples
 from localrag.models.llms.structured import list_schema, object_schema, proposal
 from localrag.prompts import render, with_examples
 from localrag.rag.base import timed
+from localrag.rag.parts import opening
 from localrag.rag.refusals import refuses
 from localrag.tables.documents import LONGEST_COLUMN
 from localrag.tables.records import CellSteps, ColumnKind, Reply, Value
@@ -75,8 +76,7 @@ class ComparedSide:
     @property
     def text(self) -> str:
         """The reply behind its name."""
-        gap = " " if self.name.endswith("?") else "" if self.name.endswith("？") else ": "
-        return f"{self.name}{gap}{self.reply.text}"
+        return f"{opening(self.name)}{self.reply.text}"
 
     def placed(self, place: str) -> str:
         """The same with the word on its value behind it; "" for none."""

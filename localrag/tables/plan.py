@@ -48,8 +48,9 @@ PROBED_ABOUT_ALL, COMPARES = 0.6, 0.2
 """Their probabilities from which on a question is about all, and else compares. Of two folders that
 nobody had looked at for this 34 of 40 such questions have it and 2 of 96 others
 (`benchmarks/log/2026-11.md`)."""
-SEVERAL = 0.7
-"""That from which on it asks for several things, of which each is asked for by itself."""
+SEVERAL, MAY_BE_SEVERAL = 0.7, 0.5
+"""Those from which on it asks for several things, of which each is asked for by itself, and from
+which on it may do so: it is taken apart where no passage is enough for the whole."""
 _FITTING, _PROBED_FITTING = 0.5, 0.3
 """The share of a yes, and the probability by a probe, from which on rows may be those that a
 question is about. Of sheets that are, .92 have the latter, and .35 of others of the same folder."""
@@ -83,6 +84,8 @@ class Scope:
     """What a query may compute of sheets: what the operation leaves, where a probe told it."""
     is_probed: bool = False
     """Whether a probe told it."""
+    asks_one: bool = False
+    """Whether it surely asks for one thing."""
 
 
 def scope(question: str, chooser: Chooser) -> Scope:
@@ -98,7 +101,7 @@ def scope(question: str, chooser: Chooser) -> Scope:
         if about_all < PROBED_ABOUT_ALL:
             operation: Operation = "COMPARE" if compares >= COMPARES else "LOOKUP"
             operation = "SEVERAL" if several >= max(SEVERAL, compares) else operation
-            return Scope(operation, about_all, is_probed=True)
+            return Scope(operation, about_all, is_probed=True, asks_one=several < MAY_BE_SEVERAL)
         operation = max(zip(operations, COMPUTES_OF, strict=True))[1]
         return Scope(operation, about_all, COMPUTES_OF[operation], is_probed=True)
     choice = chooser.choose(messages, OPERATIONS, keep=keep)

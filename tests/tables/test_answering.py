@@ -116,6 +116,12 @@ def unparted(*_: object) -> Generator[Step, None, Grid | None]:
     return None
 
 
+def unanswered(_: str) -> Generator[Step, None, Answer]:
+    """What the documents do not hold."""
+    yield from ()
+    return Answer("", (), "en", False, (), (), 0.0)
+
+
 def access(
     fill: Filled,
     *,
@@ -123,6 +129,7 @@ def access(
     sheets: Sequence[Dataset] = (),
     stated: Callable[[str], Grade] = lambda _: Grade(0.0),
     ask: Ask = lambda *_: Reply("", stated=False),
+    answer: Callable[[str], Generator[Step, None, Answer]] = unanswered,
     belonging: Callable[..., Generator[Step, None, Grid | None]] = unparted,
 ) -> LibraryAccess:
     return LibraryAccess(
@@ -134,6 +141,7 @@ def access(
         name=str,
         stated=stated,
         ask=ask,
+        answer=answer,
         belonging=belonging,
     )
 
