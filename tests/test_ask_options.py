@@ -24,7 +24,10 @@ from localrag.engine import AskOptions, Engine
 from localrag.errors import UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.models.llms.base import Completion, Options
+from localrag.rag import parts as rag_parts
+from localrag.rag.base import Piece
 from localrag.rag.conversation import Turn
+from localrag.tables import plan
 from localrag.types import Answer, Message, ScoredChunk, Statement, Step
 
 GARDEN = "The glass house was opened in 1907. It has two hundred orchids."
@@ -279,3 +282,31 @@ def test_a_section_that_holds_rows_states_nothing_of_all_rows(
     assert answer.text.startswith("6 of 9 rows")
     assert answer.basis is not None
     assert answer.basis.counted == 6
+
+
+def test_parts_of_a_question_keep_its_options_and_share_its_time(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The passages of each, by whole paths or names, are not those of the question."""
+    question = f"{ENGLISH} When was the tea garden opened?"
+    parts = (ENGLISH, "When was the tea garden opened?")
+    monkeypatch.setattr(plan, "scope", lambda *_: plan.Scope("SEVERAL", 0.1, is_probed=True))
+    monkeypatch.setattr(rag_parts, "proposed", lambda *_: parts)
+    budgets, stream = list[float | None](), engine.stream
+
+    def heard(text: str, options: AskOptions) -> Iterator[Piece]:
+        budgets.append(options.budget)
+        return stream(text, options)
+
+    monkeypatch.setattr(engine, "stream", heard)
+    found: list[Sequence[ScoredChunk]] = []
+    options = AskOptions(
+        mode="self-rag", budget=60, filter=Filter(sources=("garden.txt",)), on_found=found.append
+    )
+    answer, steps = asked(engine, question, options)
+    assert answer.text.startswith(f"- {ENGLISH} It was opened in 1907 [1].\n- When was the tea ")
+    assert {citation.source for citation in answer.citations} == {"garden.txt"}
+    assert [step.kind for step in steps].count("parts") == 1
+    assert found == []
+    first, second = (budget for budget in budgets[1:] if budget is not None)
+    assert second < first < 60

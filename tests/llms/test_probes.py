@@ -94,7 +94,7 @@ probed = partial(Scope, is_probed=True)
     [
         ((3, -3, 1), probed("SUM", pytest.approx(0.9526, abs=1e-4), ("sum", "average"))),
         ((3, 3, 1), probed("SUM", pytest.approx(0.9526, abs=1e-4), ("sum", "average"))),
-        ((0, 3, 1), probed("COMPARE", 0.5)),
+        ((0, 3, 1), probed("COMPARE", 0.5, asks_one=True)),
         ((0, -0.5, 1), probed("COMPARE", 0.5)),
         ((0, -3, 1), probed("SEVERAL", 0.5)),
     ],
