@@ -180,7 +180,8 @@ class JoinedAnswer:
             closest = numbered(reason.closest) if reason.closest else None
             self.missing.append(replace(reason, question=part, closest=closest))
             return []
-        lead, told = f"- {opening(asked)}", list[Statement]()
+        line = "\n- " if self.statements else "- "
+        lead, told = f"{line}{opening(asked)}", list[Statement]()
         for statement in answer.statements:
             text = statement.text.rstrip()
             gap = statement.text[len(text) :]
@@ -191,7 +192,7 @@ class JoinedAnswer:
             gap = "\n  " if "\n" in gap else gap
             told.append(replace(statement, text=f"{lead}{text}{gap}", citations=marks, part=part))
             lead = ""
-        told[-1] = replace(told[-1], text=f"{told[-1].text.rstrip()}\n")
+        told[-1] = replace(told[-1], text=told[-1].text.rstrip())
         self.statements += told
         return told
 

@@ -112,7 +112,7 @@ def test_each_part_is_answered_by_itself_and_none_is_taken_apart_again() -> None
     )
     library = access(Filled([]), hits=[], answer=answers)
     text, answer, steps = run(ScriptedLLM([parts(*PARTS)]), library)
-    assert text == f"- {PARTS[0]} On 3 May 2026. [1]\n- {PARTS[1]} Eight weeks. [2]\n"
+    assert text == f"- {PARTS[0]} On 3 May 2026. [1]\n- {PARTS[1]} Eight weeks. [2]"
     assert answer is not None
     assert answer.grounded
     assert [hit.chunk.id for hit in answer.contexts] == [5, 7]
@@ -131,7 +131,7 @@ def test_what_another_document_says_stands_below_its_part() -> None:
     text, _, _ = run(ScriptedLLM([parts(*PARTS)]), access(Filled([]), hits=[], answer=answers))
     assert text == (
         f"- {PARTS[0]} EUR 90. [1]\n  By contrast, fee2.txt says: “EUR 120.”\n"
-        f"- {PARTS[1]} Eight weeks. [1]\n"
+        f"- {PARTS[1]} Eight weeks. [1]"
     )
 
 
@@ -161,7 +161,7 @@ def test_a_part_is_asked_behind_the_story_and_in_the_light_of_the_part_before_it
     ]
     assert text == (
         "- How long does Marsh take? Reply 1. [1]\n"
-        "- What monthly fee does Marsh charge? Reply 2. [2]\n"
+        "- What monthly fee does Marsh charge? Reply 2. [2]"
     )
 
 
@@ -182,7 +182,7 @@ def test_a_part_that_the_documents_do_not_hold_is_said_with_the_reason() -> None
     answers = Answers({PARTS[0]: refusal, PARTS[1]: replied("Eight weeks.", 7)})
     library = access(Filled([]), hits=[], answer=answers)
     text, answer, _ = run(ScriptedLLM([parts(*PARTS)]), library)
-    assert text == f"- {PARTS[1]} Eight weeks. [2]\n\n\nThe documents do not say: {PARTS[0]}"
+    assert text == f"- {PARTS[1]} Eight weeks. [2]\n\nThe documents do not say: {PARTS[0]}"
     assert answer is not None
     assert answer.not_found == (NotFound(PARTS[0], ("Marsh",), closest),)
     assert [hit.chunk.id for hit in answer.contexts] == [8, 7]
