@@ -190,7 +190,7 @@ class JoinedAnswer:
                 for mark in statement.citations
             )
             gap = "\n  " if "\n" in gap else gap
-            told.append(replace(statement, text=f"{lead}{text}{gap}", citations=marks, part=part))
+            told.append(replace(statement, text=f"{lead}{text}{gap}", citations=marks))
             lead = ""
         told[-1] = replace(told[-1], text=told[-1].text.rstrip())
         self.statements += told
