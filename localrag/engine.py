@@ -75,6 +75,9 @@ _MOST_TABLES = 6
 _MOST_PASSAGES = 1000
 """Hits of the words that choose the documents of a table."""
 
+_LEAST_SECONDS = 0.1
+"""Of a time budget that is spent: 0 would be none."""
+
 MOST_PARTIES = 4
 """Parties of its document with which a section is read."""
 
@@ -97,7 +100,8 @@ class AskOptions:
     asked before something goes to another machine, in place of that of the process. With
     `paths`, sources are whole paths whatever the engine calls them: for the user of this machine.
     `on_found` hears the passages of an answer as soon as they are found, before a model has read
-    them. `parts` are kept over several documents that are asked the same.
+    them. `parts` are those that are known of questions: who asks several documents the same, or
+    one thing after another, has none proposed again, and none of it put in other words.
     """
 
     k: int | None = None
@@ -115,10 +119,6 @@ class AskOptions:
     paths: bool = False
     on_found: Callable[[Sequence[ScoredChunk]], object] = lambda _: None
     parts: MutableMapping[str, Parts] | None = None
-
-
-_LEAST_SECONDS = 0.1
-"""Of a budget that is spent: no seconds would be no budget."""
 
 
 @dataclass(eq=False)

@@ -456,15 +456,40 @@ def _column(
 
 def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM) -> Pieces:
     records = access.records()
+    ids = {source: record.id for record in records for source in record.sources}
     hits = access.hits(question, comparison.MOST_DOCUMENTS * 2)
     result = yield from comparison.compared(
         question, records, hits, access.ask, access.name, chooser, llm, strict=access.strict
     )
     if result is None:
         return None
-    statements, chunks = _listed_sides(result.sides, result.order, records, access)
-    if not statements:
-        return None
+    places = {
+        quote: (ids[quote.source], quote.place.start)
+        for side in result.sides
+        for quote in side.reply.citations
+        if quote.place and quote.source in ids
+    }
+    chunks, citations = access.cite(list(dict.fromkeys(places.values())))
+    exact = {
+        quote: replace(citations[at], quote=quote.quote)
+        for quote, at in places.items()
+        if at in citations
+    }
+    statements = []
+    order = result.order or ("",) * len(result.sides)
+    for side, place in zip(result.sides, order, strict=True):
+        marks = [exact[quote] for quote in side.reply.citations if quote in exact]
+        if not marks:  # its document was removed meanwhile
+            return None
+        text = f"- {side.placed(place)}"
+        statements.append(
+            Statement(
+                f"{text}\n",
+                citations=tuple(_marks(len(text), marks)),
+                rating="fully supported" if side.reply.supported else "partially supported",
+                share=1.0 if side.reply.supported else 0.5,
+            )
+        )
     if result.conclusion:
         marks = list(dict.fromkeys(mark.citation for side in statements for mark in side.citations))
         text = result.conclusion
@@ -503,43 +528,6 @@ def _from_parts(question: str, access: LibraryAccess, llm: LLM, tokenize: plan.T
     joined.statements += lacking
     yield joined.finished()
     return True
-
-
-def _listed_sides(
-    sides: Sequence[comparison.ComparedSide],
-    order: Sequence[str],
-    records: Sequence[DocumentRecord],
-    access: LibraryAccess,
-) -> tuple[list[Statement], list[ScoredChunk]]:
-    """A line for each side, with the passages that they rest on; none where one was removed."""
-    ids = {source: record.id for record in records for source in record.sources}
-    places = {
-        quote: (ids[quote.source], quote.place.start)
-        for side in sides
-        for quote in side.reply.citations
-        if quote.place and quote.source in ids
-    }
-    chunks, citations = access.cite(list(dict.fromkeys(places.values())))
-    exact = {
-        quote: replace(citations[at], quote=quote.quote)
-        for quote, at in places.items()
-        if at in citations
-    }
-    statements = []
-    for side, place in zip(sides, order or ("",) * len(sides), strict=True):
-        marks = [exact[quote] for quote in side.reply.citations if quote in exact]
-        if not marks:
-            return [], []
-        text = f"- {side.placed(place)}"
-        statements.append(
-            Statement(
-                f"{text}\n",
-                citations=tuple(_marks(len(text), marks)),
-                rating="fully supported" if side.reply.supported else "partially supported",
-                share=1.0 if side.reply.supported else 0.5,
-            )
-        )
-    return statements, chunks
 
 
 # -- What is told -------------------------------------------------------------------

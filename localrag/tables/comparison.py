@@ -55,8 +55,6 @@ T = TypeVar("T", float, str)
 
 Ask = Callable[[str, str], Reply]
 """A question, and the path of the document that is to answer it; "" for the whole library."""
-Entry = tuple[str, str, str]
-"""What a thing is called, the path of its document or "", and the question that asks for it."""
 
 _SCHEMA = object_schema(questions=list_schema({"type": "string"}, 1, MOST))
 
@@ -71,7 +69,6 @@ class ComparedSide:
 
     name: str
     reply: Reply
-    question: str
 
     @property
     def text(self) -> str:
@@ -135,7 +132,7 @@ def compared(
     yield Step("columns", {"questions": questions}, None, seconds)
     if not questions:
         return None
-    entries: list[Entry] = [(text, "", text) for text in questions]
+    entries = [(text, "", text) for text in questions]
     if len(questions) == 1:
         titles = {source: record.title for record in records for source in record.sources}
         sources = [source for source in dict.fromkeys(hits) if source in titles]
@@ -143,12 +140,27 @@ def compared(
             (titles[source] or short_name(source), source, questions[0])
             for source in sources[:MOST_DOCUMENTS]
         ]
-    # Without the reply to a question of its own there is nothing to compare.
-    sides = yield from stated(entries, ask, name_of, until_missing=len(questions) > 1)
-    if len(sides) < (len(entries) if len(questions) > 1 else 2):
+    sides, texts, steps = list[ComparedSide](), list[str](), CellSteps()
+    for number, (name, source, text) in enumerate(entries, 1):
+        began = time.perf_counter()
+        reply = ask(text, source)
+        stated = reply.stated and bool(reply.citations)
+        if stated:
+            sides.append(ComparedSide(name, reply))
+            texts.append(text)
+        yield steps.step(
+            name_of(source) if source else text,
+            "found" if stated else "not stated",
+            len(entries) - number,
+            reply.confidence,
+            time.perf_counter() - began,
+        )
+        if not (stated or source):
+            return None
+    if len(sides) < 2:
         return None
     language = answer_language(question)
-    values = [value_of(side.reply.text, side.question) for side in sides]
+    values = [value_of(side.reply.text, text) for side, text in zip(sides, texts, strict=True)]
     order = ordered(values)
     order_texts = tuple(render(f"comparison_{place}", language) for place in order)
     difference = difference_of(values, language) if order else ""
@@ -162,33 +174,6 @@ def compared(
         conclusion = ""
     yield Step("write", {"passages": len(sides)}, None, seconds)
     return Contrast(tuple(sides), order_texts, conclusion, difference)
-
-
-def stated(
-    entries: Sequence[Entry], ask: Ask, name_of: Callable[[str], str], *, until_missing: bool
-) -> Generator[Step, None, list[ComparedSide]]:
-    """What is stated of the things that are asked for one after the other.
-
-    The end is the first that is not stated where it goes `until_missing`. Raises `GenerationError`
-    from the model.
-    """
-    sides, steps = list[ComparedSide](), CellSteps()
-    for number, (name, source, question) in enumerate(entries, 1):
-        began = time.perf_counter()
-        reply = ask(question, source)
-        is_stated = reply.stated and bool(reply.citations)
-        if is_stated:
-            sides.append(ComparedSide(name, reply, question))
-        yield steps.step(
-            name_of(source) if source else question,
-            "found" if is_stated else "not stated",
-            len(entries) - number,
-            reply.confidence,
-            time.perf_counter() - began,
-        )
-        if until_missing and not is_stated:
-            break
-    return sides
 
 
 def _concluded(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.library.records import DocumentRecord
-from localrag.models.llms.choices import LogitChooser
+from localrag.models.llms.choices import Chooser, LogitChooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.rag.grading import Grade
 from localrag.tables import answering, plan
@@ -147,10 +147,10 @@ def access(
 
 
 def run(
-    question: str, llm: ScriptedLLM, library: LibraryAccess
+    question: str, llm: ScriptedLLM, library: LibraryAccess, chooser: Chooser | None = None
 ) -> tuple[str, Answer | None, list[Step]]:
     text, answer, steps = "", None, []
-    for piece in answered(question, library, LogitChooser(llm), llm, TOKENIZER):
+    for piece in answered(question, library, chooser or LogitChooser(llm), llm, TOKENIZER):
         if isinstance(piece, Statement):
             text += piece.written
         elif isinstance(piece, Answer):

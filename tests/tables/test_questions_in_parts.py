@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 from scripted_llm import ScriptedLLM
-from tables.test_answering import TOKENIZER, Filled, access
+from tables.test_answering import Filled, access
+from tables.test_answering import run as answer_to
 
 from localrag.models.llms.choices import LogitChooser
 from localrag.tables import plan
-from localrag.tables.answering import LibraryAccess, answered
+from localrag.tables.answering import LibraryAccess
 from localrag.types import (
     Answer,
     Chunk,
@@ -46,16 +47,7 @@ class Probing(LogitChooser):
 def run(
     llm: ScriptedLLM, library: LibraryAccess, question: str = QUESTION
 ) -> tuple[str, Answer | None, list[Step]]:
-    text, answer, steps = "", None, []
-    chooser = Probing(llm, several=0.9)
-    for piece in answered(question, library, chooser, llm, TOKENIZER):
-        if isinstance(piece, Statement):
-            text += piece.written
-        elif isinstance(piece, Answer):
-            answer = piece
-        else:
-            steps.append(piece)
-    return text, answer, steps
+    return answer_to(question, llm, library, Probing(llm, several=0.9))
 
 
 def parts(*questions: str) -> str:
