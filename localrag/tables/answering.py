@@ -121,7 +121,7 @@ def answered(
     if scope.operation == "COMPARE":
         return (yield from _from_sides(question, access, chooser, llm))
     if scope.operation == "SEVERAL":
-        return (yield from _from_parts(question, access, llm, tokenize))
+        return (yield from _from_parts(question, access, chooser, llm, tokenize))
     if scope.operation == "LOOKUP":
         if scope.asks_one:
             access.parts[question] = ()
@@ -501,11 +501,22 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
     return True
 
 
-def _from_parts(question: str, access: LibraryAccess, llm: LLM, tokenize: plan.Tokenize) -> Pieces:
-    """The answers to several things that are asked, as they come; nothing where none has one."""
+def _from_parts(
+    question: str, access: LibraryAccess, chooser: Chooser, llm: LLM, tokenize: plan.Tokenize
+) -> Pieces:
+    """The answers to several things that are asked, as they come; nothing where none has one.
+
+    Nor where what stands before them asks, too ("Tell me the rent. Who is the agent, and since
+    when?"): it would be lost. Beside one part it makes several things then, and a story does not:
+    of 4 made-up requests the state tells 4, of 25 stories of others one.
+    """
     proposals, seconds = timed(partial(parts.proposed, question, llm, tokenize))
     access.parts[question] = proposals
     if not proposals:
+        return None
+    first = parts.in_context(proposals[0], question)
+    if first != proposals[0] and plan.scope(first, chooser).operation == "SEVERAL":
+        access.parts[question] = ()
         return None
     yield Step("parts", {"parts": proposals}, None, seconds)
     joined, last = parts.JoinedAnswer(question), None

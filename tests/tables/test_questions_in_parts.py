@@ -32,22 +32,26 @@ PARTS = ("When does Marsh end?", "What notice is due for Marsh?")
 
 
 class Probing(LogitChooser):
-    """A chooser whose model's state gives these probabilities; of what is not named, 0."""
+    """A chooser whose model's state gives these probabilities; of what is not named, 0.
 
-    def __init__(self, llm: ScriptedLLM, **probabilities: float) -> None:
+    Of another question than `only` it gives 0 as well.
+    """
+
+    def __init__(self, llm: ScriptedLLM, only: str = "", **probabilities: float) -> None:
         super().__init__(llm)
-        self.probabilities = probabilities
+        self.only, self.probabilities = only, probabilities
 
     def probe(
         self, decisions: Sequence[str], messages: Sequence[Message], *, keep: int = 0
     ) -> list[float]:
-        return [self.probabilities.get(decision, 0.0) for decision in decisions]
+        holds = not self.only or messages[-1].content == self.only
+        return [self.probabilities.get(name, 0.0) if holds else 0.0 for name in decisions]
 
 
 def run(
     llm: ScriptedLLM, library: LibraryAccess, question: str = QUESTION
 ) -> tuple[str, Answer | None, list[Step]]:
-    return answer_to(question, llm, library, Probing(llm, several=0.9))
+    return answer_to(question, llm, library, Probing(llm, question, several=0.9))
 
 
 def parts(*questions: str) -> str:
@@ -157,6 +161,14 @@ def test_a_part_is_asked_behind_the_story_and_in_the_light_of_the_part_before_it
         "- How long does Marsh take? Reply 1. [1]\n"
         "- What monthly fee does Marsh charge? Reply 2. [2]"
     )
+
+
+def test_a_request_before_what_is_asked_is_not_lost() -> None:
+    question = "Tell me the rent. When does Marsh end, and what notice is due for Marsh?"
+    llm = ScriptedLLM([parts(*PARTS)])
+    library = access(Filled([]), hits=[], answer=Answers({}))
+    assert answer_to(question, llm, library, Probing(llm, several=0.9)) == ("", None, [])
+    assert library.parts == {question: ()}
 
 
 def test_a_part_that_cannot_be_rewritten_is_asked_as_it_stands() -> None:
