@@ -35,18 +35,22 @@ def pooled(postgres: str, *, connections: int = 20) -> Iterator[str]:
         port = free.getsockname()[1]
     (folder / "pgbouncer.ini").write_text(
         f"""[databases]
-* = host={server.host} port={server.port} user=postgres
+* = host={server.host} port={server.port}
 [pgbouncer]
 listen_addr =
 listen_port = {port}
 unix_socket_dir = {folder}
-auth_type = any
+auth_type = trust
+auth_file = {folder}/users
+auth_user = postgres
+auth_query = SELECT rolname, NULL FROM pg_authid WHERE rolname = $1
 pool_mode = transaction
 default_pool_size = {connections}
 max_client_conn = 500
 logfile = {folder}/log
 """
     )
+    (folder / "users").write_text('"postgres" ""\n')
     account: dict[str, object] = {}
     if is_root():  # as which it does not run
         import pwd

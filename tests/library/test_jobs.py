@@ -250,3 +250,22 @@ def test_what_nobody_of_ours_has_written_is_said(
         with pytest.raises(LibraryDamagedError, match="cannot have stored"):
             jobs.all()
         session.execute(f"DELETE FROM localrag.jobs WHERE number = {number}")
+
+
+def test_a_node_forgets_jobs_that_ended_long_ago(place: Database, jobs: Jobs) -> None:
+    """Though nobody queues anything any more, which forgets them, too."""
+    old, recent, waiting = (jobs.put("add", DOCS) for _ in range(3))
+    jobs.cancel(old)
+    jobs.cancel(recent)
+    with open_library(place) as library:
+        assert isinstance(library._catalogue, PostgresCatalogue)
+        assert library.jobs is not None
+        with library._catalogue.chore() as inner:
+            inner.execute(
+                "UPDATE localrag.jobs SET ended = ended - interval '31 days' WHERE number = %s",
+                [old],
+            )
+        taken_job = library.jobs.take("a")
+    assert taken_job is not None
+    assert taken_job.number == waiting
+    assert [job.number for job in jobs.all()] == [recent, waiting]

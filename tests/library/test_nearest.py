@@ -219,7 +219,8 @@ def test_without_pgvector_the_node_goes_on(
 def editing(library: Library) -> Iterator[Database]:
     """The place of a library for an account that may change its rows, and no tables."""
     catalogue = catalogue_of(library)
-    home, name = dialect.home(catalogue.number), f"editor_{os.getpid()}"
+    # A name of its own: a pooler keeps connections of an account that is dropped.
+    home, name = dialect.home(catalogue.number), f"editor_{os.getpid()}_{catalogue.number}"
     with catalogue.session() as session:
         session.execute("CREATE EXTENSION IF NOT EXISTS vector")
         session.execute(f"CREATE ROLE {name} LOGIN")

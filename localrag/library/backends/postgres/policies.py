@@ -322,10 +322,16 @@ def _protected(schema: str, name: str, number: int | None) -> Iterator[str]:
             yield f"CREATE POLICY {policy} ON {table} FOR {policies[policy]}"
 
 
+JOB_DAYS = 30
+"""How long ended jobs are kept."""
+OLD_JOB = f"ended < now() - interval '{JOB_DAYS} days'"
+
+
 def _protected_jobs() -> Iterator[str]:
     """Jobs are queued by the owner of the tables, seen by who may read, cancelled by who may edit.
 
-    A server says how far they are, and can neither queue one nor change what is to be done.
+    A server says how far they are, deletes those that ended long ago, and can neither queue one
+    nor change what is to be done.
     """
     table = f"{SCHEMA}.jobs"
     role = f"{SCHEMA}.role(library)"
@@ -334,7 +340,7 @@ def _protected_jobs() -> Iterator[str]:
     yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"
     yield f"REVOKE ALL ON {table} FROM {MEMBER}, {SERVER}"
     yield f"GRANT SELECT, UPDATE (state, ended) ON {table} TO {MEMBER}"
-    yield f"GRANT SELECT, UPDATE ({columns}) ON {table} TO {SERVER}"
+    yield f"GRANT SELECT, UPDATE ({columns}), DELETE ON {table} TO {SERVER}"
     for policy, rule in {
         "owner": f"ALL TO PUBLIC USING ({_THE_OWNER})",
         "reader": f"SELECT TO {MEMBER} USING ({_AS_MEMBER} AND {role} IS NOT NULL)",
@@ -342,6 +348,7 @@ def _protected_jobs() -> Iterator[str]:
         f"AND {role} IN ('editor', 'owner'))",
         "server": f"SELECT TO {SERVER} USING ({_AS_SERVER})",
         "server_update": f"UPDATE TO {SERVER} USING ({_AS_SERVER})",
+        "server_delete": f"DELETE TO {SERVER} USING ({_AS_SERVER} AND {OLD_JOB})",
     }.items():
         yield f"DROP POLICY IF EXISTS {policy} ON {table}"
         yield f"CREATE POLICY {policy} ON {table} FOR {rule}"

@@ -11,6 +11,8 @@ is kept in a session, so that all of it holds behind a pooler.
 
 from __future__ import annotations
 
+import math
+import time
 from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
@@ -41,9 +43,10 @@ ATTEMPTS = 3
 """How often a job is begun that fails or whose node falls silent."""
 _AGAIN = 10.0
 """Seconds until a job that has failed is tried again."""
-_KEPT_DAYS = 30
 _LISTED = 100
-"""How long ended jobs are kept, and how many are listed."""
+"""How many jobs are listed."""
+_SWEEP = 3600.0
+"""Seconds from one look of a node for ended jobs that are too old to the next."""
 _LONGEST = 4096
 """Code points of one value of an error that is kept."""
 
@@ -120,23 +123,32 @@ class Jobs:
         # What nodes have declined here: the table says it of their machine, for people to read,
         # and a node that is started again, with another folder mounted, say, looks again.
         self._left: set[tuple[str, int]] = set()
+        self._swept = -math.inf
 
     # For whoever asks
 
     def put(self, kind: Kind, arguments: Arguments, asked_by: str = "") -> int:
         """Have something done; its number. What ended long ago is forgotten."""
         library = self._catalogue.number
-        self._run(
-            f"DELETE FROM {SCHEMA}.jobs WHERE library = %s AND ended < now() - %s * interval "
-            "'1 day'",
-            [library, _KEPT_DAYS],
-        )
+        self._forget_old()
         ((number,),) = self._run(
             f"INSERT INTO {SCHEMA}.jobs(library, kind, arguments, asked_by) "
             "VALUES (%s, %s, %s, %s) RETURNING number",
             [library, kind, _text(arguments), asked_by],
         )
         return int(number)
+
+    def _may_forget(self) -> bool:
+        """Whether this account may delete jobs, which users of an earlier version do not allow."""
+        may = self._run(f"SELECT has_table_privilege('{SCHEMA}.jobs', 'DELETE')", [])
+        return may == [(True,)]
+
+    def _forget_old(self) -> None:
+        self._run(
+            f"DELETE FROM {SCHEMA}.jobs WHERE library = %s AND {policies.OLD_JOB}",
+            [self._catalogue.number],
+        )
+        self._swept = time.monotonic()
 
     def all(self) -> list[QueuedJob]:
         """Those that wait or run and those that ended last, in the order in which they came."""
@@ -183,6 +195,9 @@ class Jobs:
     def take(self, node: str, lease: float = LEASE) -> QueuedJob | None:
         """The next job for this node, if there is one and no other of this library runs."""
         with acting_as_server():
+            # A library to which nobody adds any more would keep the last names for ever.
+            if time.monotonic() - self._swept > _SWEEP and self._may_forget():
+                self._forget_old()
             return self._take(node, lease)
 
     def _take(self, node: str, lease: float) -> QueuedJob | None:
