@@ -186,8 +186,25 @@ def test_an_archive_that_spoils_after_the_check_is_named(
 
     monkeypatch.setattr(Installer, "run", running)
     assert install(archive, there) == 1
-    assert "models/other/deep/model.onnx changed while it was read" in capsys.readouterr().err
+    # Models are copied while packages are unpacked: either comes to it first.
+    names = ("models/other/deep/model.onnx", "wheels/helper-1.0-py3-none-any.whl")
+    printed = capsys.readouterr().err
+    assert any(f"{name} changed while it was read" in printed for name in names)
     assert not list(there.rglob("*.part"))
+
+
+def test_models_that_cannot_be_copied_leave_no_environment_behind(
+    bundle: Path, there: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(self: Installer) -> None:
+        raise BundleError("The disk is full.", hint="Free some space.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Installer, "_fetch_models", refused)
+        assert install(bundle, there) == 1
+    assert "The disk is full. Free some space." in capsys.readouterr().err
+    assert not list((there / "venv").iterdir())
+    assert install(bundle, there) == 0
 
 
 def test_an_upgrade_keeps_what_is_the_users(there: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import csv
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from localrag.bundle.installer.manifest import Target
@@ -96,8 +97,10 @@ def try_out(environment: Path, version: str, distributions: Iterable[str]) -> No
     for name in names.intersection(_LLAMA_LIBRARIES):
         trials.pop("llama_cpp_python", None)
         trials[name] = _LOAD_LLAMA
-    for name in sorted(trials):
-        code, output = _run(environment, "-c", trials[name])
+    ordered = sorted(trials)
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        outcomes = list(pool.map(lambda name: _run(environment, "-c", trials[name]), ordered))
+    for name, (code, output) in zip(ordered, outcomes, strict=True):
         if code in _ILLEGAL_INSTRUCTION:
             raise BundleError(
                 "{name} uses instructions that this processor does not have.",

@@ -14,8 +14,10 @@ import os
 import shlex
 import shutil
 import sys
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,7 @@ class Installer:
         self._to = to
         self._notify = notify
         self._name = checked.manifest.sha256[:12]
+        self._stopped = threading.Event()
 
     def prepare(self) -> int:
         """The bytes that it may need. Raises `BundleError` where it cannot be installed there."""
@@ -114,9 +117,7 @@ class Installer:
         with alone(self._to):
             if not (self._to / RECORD).is_file():
                 self._write_record("")
-            waiting = self._fetch_models()
-            environment = self._sound_environment() or self._make_environment()
-            environments.try_out(environment, self._manifest.localrag, self._distributions())
+            environment, waiting = self._fetch_and_unpack()
             if not (environment / _COMPLETE).is_file():
                 write(environment / _COMPLETE, json.dumps({"bundle": self._manifest.sha256}))
             for part, path in waiting:
@@ -128,6 +129,25 @@ class Installer:
                 if folder != environment:
                     shutil.rmtree(folder, ignore_errors=True)
         return launcher
+
+    def _fetch_and_unpack(self) -> tuple[Path, list[tuple[Path, Path]]]:
+        """An environment that works, and the models beside their places.
+
+        At once: a disk copies the models while a processor unpacks the packages. Where one of them
+        fails, an environment that was made for it goes.
+        """
+        environment: Path | None = None
+        with ThreadPoolExecutor(1) as beside:
+            models = beside.submit(self._fetch_models)
+            try:
+                environment = self._sound_environment() or self._make_environment()
+                environments.try_out(environment, self._manifest.localrag, self._distributions())
+                return environment, models.result()
+            except BaseException:
+                self._stopped.set()
+                if environment and not (environment / _COMPLETE).is_file():
+                    shutil.rmtree(environment, ignore_errors=True)
+                raise
 
     def _holds_other_things(self) -> bool:
         if self._to.is_dir():
@@ -178,11 +198,11 @@ class Installer:
                 tr("Fetching {name} ({size}) ...", name=file.path, size=megabytes(file.bytes))
             )
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fetch(file, part)
+            self._fetch(file, part, durable=True)
             waiting.append((part, path))
         return waiting
 
-    def _fetch(self, file: File, path: Path) -> None:
+    def _fetch(self, file: File, path: Path, *, durable: bool = False) -> None:
         """Copy a file of the bundle to `path`, and check what was copied."""
         if _is_file(path, file):
             return
@@ -193,8 +213,11 @@ class Installer:
                 while part := stream.read(1 << 20):
                     digest.update(part)
                     copy.write(part)
-                copy.flush()
-                os.fsync(copy.fileno())
+                    if self._stopped.is_set():
+                        raise InterruptedError
+                if durable:
+                    copy.flush()
+                    os.fsync(copy.fileno())
         except OSError:
             path.unlink(missing_ok=True)  # a full disk, say: give back what it took
             raise
