@@ -48,6 +48,9 @@ _FEW_DOCUMENTS = 12
 MOST_CITED = 12
 """Rows that are cited; the others are counted as they are, and named by `Answer.basis`."""
 
+_BY_FILE = 6
+"""Files whose own results stand beside that of all."""
+
 _LONGEST_NAME = 80
 """Code points of what a code stands for; a longer text is a note."""
 
@@ -218,6 +221,7 @@ def _from_sheets(
         files=_listed(basis.files, language),
     )
     closing = _query_line(dataset, computed, language) + closing
+    closing = _results_by_file(dataset, computed, language) + closing
     for file, count in basis.unread_tables.items():
         note = render("computed_unread", language, count=str(count), file=short_name(file))
         closing += f"\n{note}"
@@ -737,6 +741,34 @@ def _query_line(dataset: Dataset, computed: Computed, language: LanguageCode) ->
         return ""
     text = query_text(dataset, computed.query, language)
     return f"{render('computed_query', language, query=text)}\n"
+
+
+def _results_by_file(dataset: Dataset, computed: Computed, language: LanguageCode) -> str:
+    """Lines with what each file gives by itself, where several are computed as one; else "".
+
+    Of payrolls, one a month, a question may mean one alone ("December's payroll"). Where words of a
+    question name files, `of_named_files` has taken those; what it does not understand is told so.
+    """
+    query, names = computed.query, [short_name(source) for source in dataset.sources]
+    if query is None or not computed.sure or not 1 < len({*names}) == len(names) <= _BY_FILE:
+        return ""
+    is_long = query.compute == "list" and len(computed.rows) > MOST_CITED
+    if is_long or any(condition.key == "file" for condition in query.where):
+        return ""
+    results = []
+    for name in names:
+        where = (*query.where, Condition("file", "=", name))
+        of_file = computed_by(computed.question, replace(query, where=where), dataset)
+        if query.compute == "count":
+            texts = [str(len(of_file.rows))]
+        else:
+            values = _values(dataset, of_file, language) if of_file.sure else ()
+            # Of rows of several files each has its file's name in front.
+            texts = [text.removeprefix(f"{name}, ") for text, _ in values] or ["–"]
+        result = LANGUAGES[language].comma.join(texts)
+        line = render("computed_beside", language, value=name, beside=result)
+        results.append(f"- {line}\n")
+    return f"{render('computed_by_file', language, results=''.join(results))}\n"
 
 
 def _doubt(computed: Computed, language: LanguageCode) -> str:

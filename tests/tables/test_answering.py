@@ -20,7 +20,7 @@ from localrag.models.llms.choices import Chooser, LogitChooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.rag.grading import Grade
 from localrag.tables import answering, plan
-from localrag.tables.answering import LibraryAccess, answered, shown
+from localrag.tables.answering import LibraryAccess, _results_by_file, answered, shown
 from localrag.tables.collections import collections
 from localrag.tables.columns import proposed
 from localrag.tables.comparison import Ask
@@ -598,6 +598,36 @@ def test_of_questions_that_others_wrote_none_is_given_another_sheet() -> None:
                         "wrong" if not right else "all" if len(documents) > 1 else "alone"
                     ] += 1
     assert outcomes == {"all": 198, "alone": 59}
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("COUNT(*)", "By file:\n- fridge-1: 2\n- fridge-2: 2\n- autoclave: 2\n\n"),
+        (
+            "SUM(Cost_GBP)",
+            "By file:\n- fridge-1: 15.50 GBP\n- fridge-2: 25 GBP\n- autoclave: 104 GBP\n\n",
+        ),
+        (
+            "COUNT(*) FROM data WHERE Cost_GBP > 50",
+            "By file:\n- fridge-1: 0\n- fridge-2: 0\n- autoclave: 1\n\n",
+        ),
+        ("SUM(Cost_GBP) FROM data WHERE file = 'fridge-1'", ""),
+        (
+            "Work FROM data WHERE Cost_GBP < 15",
+            "By file:\n- fridge-1: repair, check\n- fridge-2: check\n- autoclave: check\n\n",
+        ),
+        (
+            "Work FROM data WHERE Cost_GBP > 50",
+            "By file:\n- fridge-1: –\n- fridge-2: –\n- autoclave: repair\n\n",
+        ),
+    ],
+)
+def test_what_each_file_gives_stands_beside_what_all_give(sql: str, told: str) -> None:
+    statement = f"SELECT {sql}" if "FROM" in sql else f"SELECT {sql} FROM data"
+    computation = compute("What does all of it cost?", logs(), ScriptedLLM([statement] * 3))
+    assert computation.sure
+    assert _results_by_file(logs(), computation, "en") == told
 
 
 def test_two_values_of_one_column_mean_either_of_them() -> None:
