@@ -630,6 +630,8 @@ def _values(
                     text = render("computed_beside", language, value=label, beside=beside)
                 elif name:
                     text = render("computed_beside", language, value=name, beside=text)
+                if computed.beside:
+                    text = _columns_of(dataset, row, (query.of, *computed.beside), language)
                 by_value.setdefault(text, []).append(row)
             yield from ((text, tuple(numbers)) for text, numbers in by_value.items())
         case "count":
@@ -642,6 +644,18 @@ def _values(
             yield str(computed.values[0][0]), rows
         case _:
             yield shown(computed.values[0][0], column.unit), rows
+
+
+def _columns_of(dataset: Dataset, row: int, keys: Sequence[str], language: LanguageCode) -> str:
+    """Some columns of a row, each with its name: "Date: 2026-03-02 | Bar: Ola"."""
+    values = dataset.rows[row - 1]
+    texts = (
+        render("computed_beside", language, value=column.name, beside=shown(value, column.unit))
+        for key in keys
+        for column, value in zip(dataset.columns, values, strict=True)
+        if column.key == key and value not in (None, "")
+    )
+    return " | ".join(texts)
 
 
 def _count_text(dataset: Dataset, computed: Computed, language: LanguageCode) -> str:
@@ -739,7 +753,7 @@ def _query_line(dataset: Dataset, computed: Computed, language: LanguageCode) ->
     """A line that says in words what was computed; "" where there is no query."""
     if computed.query is None:
         return ""
-    text = query_text(dataset, computed.query, language)
+    text = query_text(dataset, computed.query, language, computed.beside)
     return f"{render('computed_query', language, query=text)}\n"
 
 

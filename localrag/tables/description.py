@@ -68,10 +68,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
 
 
-def query_text(dataset: Dataset, query: Query, language: LanguageCode) -> str:
-    """A query in words: "the sum of “Cost”, where “Work” = Repair"."""
+def query_text(
+    dataset: Dataset, query: Query, language: LanguageCode, beside: Sequence[str] = ()
+) -> str:
+    """A query in words: "the sum of “Cost”, where “Work” = Repair"; `beside` are more columns."""
     words = dict(line.split(": ", 1) for line in template("query_words", language).splitlines())
-    of, by = dataset.column(query.of).name, dataset.column(query.by or query.of).name
+    of = LANGUAGES[language].comma.join(dataset.column(key).name for key in (query.of, *beside))
+    by = dataset.column(query.by or query.of).name
     computed = filled(words[query.compute], {"column": of, "by": by})
     if not query.where:
         return filled(words["all rows"], {"words": computed})

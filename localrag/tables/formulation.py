@@ -41,6 +41,10 @@ _ALIKE = 3
 SURE, _FEWEST = 0.6, 2
 """The share of the queries that give something from which on what they give is the answer, and how
 many these must be."""
+_SAME_ROWS = 0.75
+"""The share of them that must list the very same rows to be told with all columns they list."""
+_BESIDE = 3
+"""Columns that are told beside the one that most readings list of the same rows."""
 _TEMPERATURE = 0.8
 _REPLY = 200
 
@@ -54,7 +58,8 @@ class Computed:
 
     `query` and `result` are what most readings of the question gave, `share` how many of those that
     gave something, and `other` what the next most gave. `rows` are the numbers of the rows that
-    were counted. `doubt` says why it is not sure.
+    were counted. `doubt` says why it is not sure. `beside` are columns that other readings list of
+    the very same rows, the most frequent first.
     """
 
     question: str
@@ -65,6 +70,7 @@ class Computed:
     doubt: Doubt = ""
     currencies: tuple[str, ...] = ()
     share: float = 1.0
+    beside: tuple[str, ...] = ()
 
     @property
     def sure(self) -> bool:
@@ -93,6 +99,7 @@ def compute(
     Raises what the model raises.
     """
     outcomes: dict[frozenset[str], _Outcome] = {}
+    lists: dict[tuple[int, ...], Counter[Query]] = {}
     is_query = False
     for drawn, query in enumerate(_queries(question, dataset, llm), 1):
         if query and query.compute in computes and not adds_up_numbers_of_rows(dataset, query):
@@ -100,6 +107,9 @@ def compute(
             result = run(dataset, sql_of(query))
             if not result.is_empty and not result.cut_short:
                 outcomes.setdefault(answers(result), _Outcome(result)).queries[query] += 1
+                if query.compute == "list" and query.where:
+                    rows = tuple(counted_rows(dataset, query))
+                    lists.setdefault(rows, Counter())[query] += 1
         counts = [outcome.queries.total() for outcome in outcomes.values()]
         if drawn == _ALIKE and counts == [drawn]:
             break
@@ -108,16 +118,24 @@ def compute(
         nothing = QueryResult("", error="" if is_query else "no query")
         doubt = "nothing" if is_query else "no query"
         return Computed(question, None, nothing, nothing, (), doubt, share=0.0)
-    best = ranked[0]
-    query = best.queries.most_common(1)[0][0]
-    alike = best.queries.total()
-    share = alike / sum(outcome.queries.total() for outcome in ranked)
+    queries = ranked[0].queries
+    # Which rows are meant is one thing, which of their columns another.
+    total = sum(outcome.queries.total() for outcome in ranked)
+    same_rows = max(lists.values(), key=Counter.total, default=queries)
+    if same_rows.total() > queries.total() and same_rows.total() >= _SAME_ROWS * total:
+        queries = same_rows
+    query, alike = queries.most_common(1)[0][0], queries.total()
+    share = alike / total
     doubt = "differ" if share < SURE else "" if alike >= _FEWEST else "nothing"
     computed = computed_by(question, query, dataset)
     if not computed.doubt and _ends_before(query, dataset):
         doubt = "nothing"
     other = ranked[1].result if doubt == "differ" and len(ranked) > 1 else computed.result
-    return replace(computed, other=other, doubt=computed.doubt or doubt, share=share)
+    columns = Counter[str]()
+    for listed, count in queries.items():
+        columns[listed.of] += count
+    beside = tuple(key for key, _ in columns.most_common(1 + _BESIDE) if key != query.of)
+    return replace(computed, other=other, doubt=computed.doubt or doubt, share=share, beside=beside)
 
 
 def _telling(query: Query, dataset: Dataset) -> Query:

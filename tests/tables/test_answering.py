@@ -630,6 +630,26 @@ def test_what_each_file_gives_stands_beside_what_all_give(sql: str, told: str) -
     assert _results_by_file(logs(), computation, "en") == told
 
 
+def test_readings_that_agree_on_the_rows_tell_all_columns_that_they_list() -> None:
+    where = "FROM data WHERE Cost_GBP > 15 AND Date LIKE '2025%'"
+    columns = ["Date", "Work", "Work", "Cost_GBP", "Work"]
+    llm = ScriptedLLM([f"SELECT {column} {where}" for column in columns])
+    computation = compute("Which jobs cost more than 15 in 2025?", logs(), llm)
+    assert computation.sure
+    assert (computation.rows, computation.beside) == ((3, 5), ("Date", "Cost_GBP"))
+    texts = [text for text, _ in answering._values(logs(), computation, "en")]
+    assert texts == [
+        "Work: repair | Date: 2025-01-07 | Cost GBP: 20 GBP",
+        "Work: repair | Date: 2025-01-07 | Cost GBP: 99 GBP",
+    ]
+
+
+def test_readings_that_list_all_rows_agree_on_nothing() -> None:
+    columns = ["Date", "Work", "Work", "Cost_GBP", "Date"]
+    llm = ScriptedLLM([f"SELECT {column} FROM data" for column in columns])
+    assert compute("Which jobs were there?", logs(), llm).doubt == "differ"
+
+
 def test_two_values_of_one_column_mean_either_of_them() -> None:
     where = "file IN ('fridge-1', 'fridge-2') AND Date LIKE '2025%'"
     llm = ScriptedLLM([f"SELECT SUM(Cost_GBP) FROM data WHERE {where}"] * MOST_QUERIES)
