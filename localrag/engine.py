@@ -450,6 +450,7 @@ class Engine:
             after,
             parts,
             many=options.parts is not None,
+            stopped=reading.stopped,
         )
         for piece in pipeline.pieces(question, trace):
             if isinstance(piece, Step) and steps:  # done on the way to the passages
@@ -887,7 +888,12 @@ class Engine:
         settings = self.applied(options)
         reranking = self._reranking(settings, options) if rerank else None
         pipeline = self._pipeline(
-            settings, retrieve, reranking, self.model_for(options), self.embedder
+            settings,
+            retrieve,
+            reranking,
+            self.model_for(options),
+            self.embedder,
+            stopped=options.stopped,
         )
         return answer_of(pipeline.stream(question), on_step)
 
@@ -1073,6 +1079,7 @@ class Engine:
         parts: MutableMapping[str, Parts] | None = None,
         *,
         many: bool = False,
+        stopped: threading.Event | None = None,
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
@@ -1087,6 +1094,7 @@ class Engine:
             after,
             parts,
             many=many,
+            stopped=stopped,
         )
 
     def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:

@@ -21,12 +21,14 @@ from localrag.api import LocalRAG
 from localrag.config.settings import Settings
 from localrag.egress.consent import Consent
 from localrag.engine import AskOptions, Engine
-from localrag.errors import UsageError
+from localrag.errors import StoppedError, UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.models.llms.base import Completion, Options
+from localrag.rag import both_sides
 from localrag.rag import parts as rag_parts
 from localrag.rag.base import Piece
 from localrag.rag.conversation import Turn
+from localrag.rag.disagreement import disagreement
 from localrag.tables import plan
 from localrag.types import Answer, Message, ScoredChunk, Statement, Step
 
@@ -224,6 +226,21 @@ def test_a_stop_ends_one_call_and_no_other(engine: Engine) -> None:
     calls.clear()
     asked(engine, ENGLISH, AskOptions())
     assert set(calls) == {(None, None)}, "what it takes is counted by itself, and nothing stops it"
+
+
+def test_passages_are_not_compared_for_who_has_left(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = threading.Event()
+
+    def left_during(*arguments: object) -> object:
+        stop.set()
+        return disagreement(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(both_sides, "disagreement", left_during)
+    with pytest.raises(StoppedError) as stopped:
+        asked(engine, ENGLISH, AskOptions(stopped=stop))
+    assert "both_sides.py" in {Path(entry.path).name for entry in stopped.traceback}
 
 
 @pytest.mark.parametrize(("computed", "told"), [(False, True), (None, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import closing
@@ -77,6 +78,8 @@ class Toolkit:
     """What tells how long the model takes; None where nobody knows."""
     parts: MutableMapping[str, Parts] = field(default_factory=dict)
     """What questions were taken apart into."""
+    stopped: threading.Event = field(default_factory=threading.Event)
+    """Set once nobody waits for the answer: what may take long without the model looks at it."""
     _asked: dict[str, Asked] = field(default_factory=dict, init=False, repr=False)
     _wordings: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)
 
