@@ -36,7 +36,16 @@ from localrag.library.location import Location
 from localrag.library.records import ChunkIds, DocumentRecord
 from localrag.models.embeddings.joined import general
 from localrag.models.llms.base import check_stopped
-from localrag.rag.base import OnStep, Parts, Piece, answer_of, check_question, finished, unheard
+from localrag.rag.base import (
+    OnStep,
+    Parts,
+    Piece,
+    answer_of,
+    check_question,
+    finished,
+    source_documents,
+    unheard,
+)
 from localrag.rag.citations import Attributor
 from localrag.rag.conversation import Turn, standalone
 from localrag.rag.pipeline import Trace, recorded
@@ -527,8 +536,11 @@ class Engine:
         def ask(text: str, source: str) -> Reply:
             narrowed = replace(_of_document(options, source), parts=parts)
             answer = answer_of(self.stream(text, narrowed))
+            reading.chunks.update(hit.chunk.id for hit in answer.contexts)
             claims = tuple(claim for claim in answer.statements if claim.kind == "claim")
-            return documents.reply_of(replace(answer, statements=claims))
+            answer = replace(answer, statements=claims)
+            sources = tuple(sorted(source_documents(answer)))
+            return replace(documents.reply_of(answer), documents=sources)
 
         def belonging(
             text: str, selected: Sequence[DocumentRecord]

@@ -30,6 +30,8 @@ from localrag.rag.base import Piece
 from localrag.rag.conversation import Turn
 from localrag.rag.disagreement import disagreement
 from localrag.tables import plan
+from localrag.tables.answering import LibraryAccess
+from localrag.tables.records import Reply
 from localrag.types import Answer, Message, ScoredChunk, Statement, Step
 
 GARDEN = "The glass house was opened in 1907. It has two hundred orchids."
@@ -257,6 +259,32 @@ def test_an_answer_about_all_that_was_not_computed_says_that_it_may_be_incomplet
     assert [statement.kind for statement in answer.statements][-1] == (
         "notice" if told else "claim"
     )
+
+
+def test_a_side_of_a_comparison_says_which_documents_it_comes_from(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies: list[Reply] = []
+
+    def answered(_: str, access: LibraryAccess, *__: object) -> Iterator[Step]:
+        garden = engine.library.paths()[0]
+        replies.extend(access.ask(ENGLISH, source) for source in ("", garden))
+        yield from ()
+        return None
+
+    def stream(*_: object) -> Iterator[str]:
+        yield from ("It was opened in 1907 [1]. ", "Spring is when the tea is best.")
+
+    monkeypatch.setattr(Helpful, "stream", stream)
+    monkeypatch.setattr("localrag.tables.answering.answered", answered)
+    asked(engine, ENGLISH, AskOptions())
+    garden, tea = (entry.id for entry in engine.library.documents())
+    of_all, of_garden = replies
+    assert {citation.quote for citation in of_all.citations} == {
+        "The glass house was opened in 1907."
+    }
+    assert of_all.documents == tuple(sorted((garden, tea)))
+    assert of_garden.documents == (garden,)
 
 
 def test_tables_can_be_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

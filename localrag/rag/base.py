@@ -11,8 +11,10 @@ from functools import partial
 from typing import TypeVar
 
 from localrag.errors import UsageError
+from localrag.languages import CODES
 from localrag.models.embeddings.base import Embedder
 from localrag.models.llms.base import LLM, CostMeter, Options
+from localrag.prompts import render
 from localrag.prompts.own import Wording
 from localrag.rag.citations import Attributor, PlaceOf, Tokenize
 from localrag.rag.question_words import Asked
@@ -152,6 +154,26 @@ def finished(
         metrics=metrics,
         not_found=tuple(map(NotFound, missing)),
     )
+
+
+def source_documents(answer: Answer) -> set[str]:
+    """The documents that the words of an answer may come from.
+
+    Those that it cites, or are closest to what it lacks; where a sentence cites nothing, all that
+    were read for it; and all that it was computed or put together from. What the documents do not
+    say comes from the question.
+    """
+    closest = (missing.closest for missing in answer.not_found if missing.closest is not None)
+    cited = {citation.chunk_id for citation in (*answer.citations, *closest)}
+    refuses = answer.text.strip() in [render("refusal", code) for code in CODES]
+    all_cite = refuses or all(
+        statement.citations for statement in answer.statements if statement.kind != "missing"
+    )
+    return {
+        context.chunk.document_id
+        for context in answer.contexts
+        if not all_cite or context.chunk.id in cited
+    }.union(answer.documents, answer.basis.documents if answer.basis else ())
 
 
 def check_question(question: str) -> None:
