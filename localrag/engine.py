@@ -778,10 +778,11 @@ class Engine:
         tools = documents.Tools(
             self.library, self.embedder, self.tokenizer, self.may_steer, search, self._attributor
         )
+        stopped = options.stopped or threading.Event()
         drafts = (
             [documents.draft_one(selected[0], about, pages, tools)]
             if len(selected) == 1
-            else documents.draft_several(selected, about, tools)
+            else documents.draft_several(selected, about, tools, stopped)
         )
         work = documents.Work(
             drafts,
@@ -791,7 +792,6 @@ class Engine:
             private=hosted.private_sources(self.settings).documents(self.library),
             seconds=seconds,
         )
-        stopped = options.stopped or threading.Event()
         reading = ActiveAnswer(stopped)
         reading.documents.update(draft.summary.document_id for draft in drafts)
         self._reading.add(reading)
