@@ -425,8 +425,10 @@ class LocalRAG:
         `seconds` (0: as long as it takes). Sections that were not written stay in the document's
         own words, and `skipped` names pages that no sentence is from. What was written is kept in
         the library. `on_event` hears the document in its own words first, then each section; once
-        `stopped` is set, nothing more is written. Raises `UsageError` where nothing is chosen, and
-        `RemovedError` where a document is removed meanwhile.
+        `stopped` is set, nothing more is written, and of several documents those are told that were
+        read by then. Raises `UsageError` where nothing is chosen, `RemovedError` where a document
+        is removed meanwhile, and `StoppedError` once it is stopped before it is known which of
+        several documents say something on a topic.
 
         >>> summary = rag.summarise(["ai-overview.en.pdf"], seconds=1)  # a section at least
         >>> summary.documents[0].sections[0].state

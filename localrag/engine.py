@@ -36,7 +36,16 @@ from localrag.library.location import Location
 from localrag.library.records import ChunkIds, DocumentRecord
 from localrag.models.embeddings.joined import general
 from localrag.models.llms.base import check_stopped
-from localrag.rag.base import OnStep, Parts, Piece, answer_of, check_question, finished, unheard
+from localrag.rag.base import (
+    OnStep,
+    Parts,
+    Piece,
+    answer_of,
+    check_question,
+    finished,
+    source_documents,
+    unheard,
+)
 from localrag.rag.citations import Attributor
 from localrag.rag.conversation import Turn, standalone
 from localrag.rag.pipeline import Trace, recorded
@@ -450,6 +459,7 @@ class Engine:
             after,
             parts,
             many=options.parts is not None,
+            stopped=reading.stopped,
         )
         for piece in pipeline.pieces(question, trace):
             if isinstance(piece, Step) and steps:  # done on the way to the passages
@@ -526,8 +536,11 @@ class Engine:
         def ask(text: str, source: str) -> Reply:
             narrowed = replace(_of_document(options, source), parts=parts)
             answer = answer_of(self.stream(text, narrowed))
+            reading.chunks.update(hit.chunk.id for hit in answer.contexts)
             claims = tuple(claim for claim in answer.statements if claim.kind == "claim")
-            return documents.reply_of(replace(answer, statements=claims))
+            answer = replace(answer, statements=claims)
+            sources = tuple(sorted(source_documents(answer)))
+            return replace(documents.reply_of(answer), documents=sources)
 
         def belonging(
             text: str, selected: Sequence[DocumentRecord]
@@ -765,10 +778,11 @@ class Engine:
         tools = documents.Tools(
             self.library, self.embedder, self.tokenizer, self.may_steer, search, self._attributor
         )
+        stopped = options.stopped or threading.Event()
         drafts = (
             [documents.draft_one(selected[0], about, pages, tools)]
             if len(selected) == 1
-            else documents.draft_several(selected, about, tools)
+            else documents.draft_several(selected, about, tools, stopped)
         )
         work = documents.Work(
             drafts,
@@ -778,7 +792,6 @@ class Engine:
             private=hosted.private_sources(self.settings).documents(self.library),
             seconds=seconds,
         )
-        stopped = options.stopped or threading.Event()
         reading = ActiveAnswer(stopped)
         reading.documents.update(draft.summary.document_id for draft in drafts)
         self._reading.add(reading)
@@ -887,7 +900,12 @@ class Engine:
         settings = self.applied(options)
         reranking = self._reranking(settings, options) if rerank else None
         pipeline = self._pipeline(
-            settings, retrieve, reranking, self.model_for(options), self.embedder
+            settings,
+            retrieve,
+            reranking,
+            self.model_for(options),
+            self.embedder,
+            stopped=options.stopped,
         )
         return answer_of(pipeline.stream(question), on_step)
 
@@ -1073,6 +1091,7 @@ class Engine:
         parts: MutableMapping[str, Parts] | None = None,
         *,
         many: bool = False,
+        stopped: threading.Event | None = None,
     ) -> Pipeline:
         return factory.make_pipeline(
             settings,
@@ -1087,6 +1106,7 @@ class Engine:
             after,
             parts,
             many=many,
+            stopped=stopped,
         )
 
     def _reranking(self, settings: Settings, options: AskOptions) -> Reranking | None:

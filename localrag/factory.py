@@ -804,11 +804,13 @@ def make_pipeline(
     parts: MutableMapping[str, Parts] | None = None,
     *,
     many: bool = False,
+    stopped: threading.Event | None = None,
 ) -> Pipeline:
     """The way a question is answered, with stages `after` all others.
 
     An answer that did what a document says is written again. `parts` are those of questions that
-    were taken apart already, `many` whether several documents are asked the same.
+    were taken apart already, `many` whether several documents are asked the same. Nobody waits for
+    the answer once `stopped` is set.
     """
     answer = settings.answer
     tools = Toolkit(
@@ -825,6 +827,7 @@ def make_pipeline(
         partial(_reworded, settings, model.llm, many=many),
         model.meter,
         {} if parts is None else parts,
+        stopped or threading.Event(),
     )
     grader = make_grader(model, embedder)
     unsupported: Unsupported = "remove unchecked" if answer.strict else answer.unsupported

@@ -564,7 +564,8 @@ class Answer:
 
     Its text, citations and rated sentences are made from its `statements`; `metrics` are of
     Self-RAG. `not_found` is there where the documents do not hold the answer, or a part of it: one
-    for each. `basis` is what the answer to a question about all was computed from.
+    for each. `basis` is what the answer to a question about all was computed from. `documents` are
+    ids of those from which parts of it were written, where `contexts` has no more than they cite.
     """
 
     question: str
@@ -578,6 +579,7 @@ class Answer:
     left_out: tuple[LeftOut, ...] = ()
     not_found: tuple[NotFound, ...] = ()
     basis: Basis | None = None
+    documents: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

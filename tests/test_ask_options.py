@@ -21,13 +21,17 @@ from localrag.api import LocalRAG
 from localrag.config.settings import Settings
 from localrag.egress.consent import Consent
 from localrag.engine import AskOptions, Engine
-from localrag.errors import UsageError
+from localrag.errors import StoppedError, UsageError
 from localrag.library.catalogue.filters import Filter
 from localrag.models.llms.base import Completion, Options
+from localrag.rag import both_sides
 from localrag.rag import parts as rag_parts
 from localrag.rag.base import Piece
 from localrag.rag.conversation import Turn
+from localrag.rag.disagreement import disagreement
 from localrag.tables import plan
+from localrag.tables.answering import LibraryAccess
+from localrag.tables.records import Reply
 from localrag.types import Answer, Message, ScoredChunk, Statement, Step
 
 GARDEN = "The glass house was opened in 1907. It has two hundred orchids."
@@ -226,6 +230,21 @@ def test_a_stop_ends_one_call_and_no_other(engine: Engine) -> None:
     assert set(calls) == {(None, None)}, "what it takes is counted by itself, and nothing stops it"
 
 
+def test_passages_are_not_compared_for_who_has_left(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = threading.Event()
+
+    def left_during(*arguments: object) -> object:
+        stop.set()
+        return disagreement(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(both_sides, "disagreement", left_during)
+    with pytest.raises(StoppedError) as stopped:
+        asked(engine, ENGLISH, AskOptions(stopped=stop))
+    assert "both_sides.py" in {Path(entry.path).name for entry in stopped.traceback}
+
+
 @pytest.mark.parametrize(("computed", "told"), [(False, True), (None, False)])
 def test_an_answer_about_all_that_was_not_computed_says_that_it_may_be_incomplete(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, computed: bool | None, told: bool
@@ -240,6 +259,32 @@ def test_an_answer_about_all_that_was_not_computed_says_that_it_may_be_incomplet
     assert [statement.kind for statement in answer.statements][-1] == (
         "notice" if told else "claim"
     )
+
+
+def test_a_side_of_a_comparison_says_which_documents_it_comes_from(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies: list[Reply] = []
+
+    def answered(_: str, access: LibraryAccess, *__: object) -> Iterator[Step]:
+        garden = engine.library.paths()[0]
+        replies.extend(access.ask(ENGLISH, source) for source in ("", garden))
+        yield from ()
+        return None
+
+    def stream(*_: object) -> Iterator[str]:
+        yield from ("It was opened in 1907 [1]. ", "Spring is when the tea is best.")
+
+    monkeypatch.setattr(Helpful, "stream", stream)
+    monkeypatch.setattr("localrag.tables.answering.answered", answered)
+    asked(engine, ENGLISH, AskOptions())
+    garden, tea = (entry.id for entry in engine.library.documents())
+    of_all, of_garden = replies
+    assert {citation.quote for citation in of_all.citations} == {
+        "The glass house was opened in 1907."
+    }
+    assert of_all.documents == tuple(sorted((garden, tea)))
+    assert of_garden.documents == (garden,)
 
 
 def test_tables_can_be_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

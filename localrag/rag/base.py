@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import closing
@@ -10,8 +11,10 @@ from functools import partial
 from typing import TypeVar
 
 from localrag.errors import UsageError
+from localrag.languages import CODES
 from localrag.models.embeddings.base import Embedder
 from localrag.models.llms.base import LLM, CostMeter, Options
+from localrag.prompts import render
 from localrag.prompts.own import Wording
 from localrag.rag.citations import Attributor, PlaceOf, Tokenize
 from localrag.rag.question_words import Asked
@@ -77,6 +80,8 @@ class Toolkit:
     """What tells how long the model takes; None where nobody knows."""
     parts: MutableMapping[str, Parts] = field(default_factory=dict)
     """What questions were taken apart into."""
+    stopped: threading.Event = field(default_factory=threading.Event)
+    """Set once nobody waits for the answer: what may take long without the model looks at it."""
     _asked: dict[str, Asked] = field(default_factory=dict, init=False, repr=False)
     _wordings: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False)
 
@@ -149,6 +154,26 @@ def finished(
         metrics=metrics,
         not_found=tuple(map(NotFound, missing)),
     )
+
+
+def source_documents(answer: Answer) -> set[str]:
+    """The documents that the words of an answer may come from.
+
+    Those that it cites, or are closest to what it lacks; where a sentence cites nothing, all that
+    were read for it; and all that it was computed or put together from. What the documents do not
+    say comes from the question.
+    """
+    closest = (missing.closest for missing in answer.not_found if missing.closest is not None)
+    cited = {citation.chunk_id for citation in (*answer.citations, *closest)}
+    refuses = answer.text.strip() in [render("refusal", code) for code in CODES]
+    all_cite = refuses or all(
+        statement.citations for statement in answer.statements if statement.kind != "missing"
+    )
+    return {
+        context.chunk.document_id
+        for context in answer.contexts
+        if not all_cite or context.chunk.id in cited
+    }.union(answer.documents, answer.basis.documents if answer.basis else ())
 
 
 def check_question(question: str) -> None:

@@ -48,9 +48,9 @@ class ConflictReporter:
         """What differs between the passages that were `read`, numbers from 1, and any other.
 
         Nothing where the question names the year of one of them. `numbered` says whether the
-        prompt shows them with their numbers.
+        prompt shows them with their numbers. Raises `StoppedError` once the tools are stopped.
         """
-        conflict = disagreement(question, chunks, tools.tokenize)
+        conflict = disagreement(question, chunks, tools.tokenize, tools.stopped)
         if conflict and not any(claim.chunk + 1 in read for claim in conflict.statements):
             conflict = None
         if conflict:

@@ -21,7 +21,7 @@ from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM
 from localrag.models.llms.structured import object_schema, proposal
 from localrag.prompts import render, with_examples
-from localrag.rag.base import Parts, Toolkit, finished
+from localrag.rag.base import Parts, Toolkit, finished, source_documents
 from localrag.rag.citations import Tokenize
 from localrag.rag.conversation import Turn, standalone
 from localrag.rag.reading import Evidence, PassageReader
@@ -163,6 +163,8 @@ class JoinedAnswer:
     contexts: list[ScoredChunk] = field(default_factory=list)
     missing: list[NotFound] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    documents: set[str] = field(default_factory=set)
+    """Those that what is told comes from, whatever it cites."""
 
     def add(self, part: str, asked: str, answer: Answer) -> list[Statement]:
         """What is told of a part, by the words that it was `asked` in.
@@ -180,6 +182,7 @@ class JoinedAnswer:
             closest = numbered(reason.closest) if reason.closest else None
             self.missing.append(replace(reason, question=part, closest=closest))
             return []
+        self.documents |= source_documents(answer)
         line = "\n- " if self.statements else "- "
         lead, told = f"{line}{opening(asked)}", list[Statement]()
         for statement in answer.statements:
@@ -199,7 +202,12 @@ class JoinedAnswer:
     def finished(self) -> Answer:
         """The whole, behind which stands what is missing."""
         answer = finished(self.question, self.statements, self.contexts, grounded=True)
-        return replace(answer, not_found=tuple(self.missing), left_out=tuple(self.left_out))
+        return replace(
+            answer,
+            not_found=tuple(self.missing),
+            left_out=tuple(self.left_out),
+            documents=tuple(sorted(self.documents)),
+        )
 
 
 def lacking(missing: Collection[str], language: LanguageCode) -> list[Statement]:

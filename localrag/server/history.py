@@ -16,13 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from localrag.errors import LibraryError, LibraryNotFoundError
-from localrag.languages import CODES
 from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.library import Library
 from localrag.library.records import KeptAnswer
 from localrag.messages import InterfaceLanguage, spoken
 from localrag.presentation.records import plain
-from localrag.prompts import render
+from localrag.rag.base import source_documents
 from localrag.rag.citations import read
 from localrag.rag.statements import Statements
 from localrag.server.answers import told
@@ -131,7 +130,7 @@ def keep(
         return None
     key = conversation or secrets.token_hex(8)
     try:
-        record, sources = _encode_answer(answer), _source_documents(answer)
+        record, sources = _encode_answer(answer), source_documents(answer)
         is_kept = library.keep_answer(key, asked, record, sources, after=after, timeout=_PATIENCE)
     except LibraryError as error:  # somebody else writes, or nobody can
         return {"conversation": "", "reason": spoken(without_paths(error), language)}
@@ -152,6 +151,7 @@ def _encode_answer(answer: Answer) -> str:
         contexts=tuple(replace(context, source="") for context in contexts),
         trace=tuple(_without_texts(step) for step in answer.trace),
         left_out=(),
+        documents=(),
         # Wordings are of documents that nothing else of the answer comes from, and of their day.
         not_found=tuple(
             replace(
@@ -298,22 +298,3 @@ def _name_closest(missing: NotFound, sources: Mapping[int, str]) -> NotFound:
 
 def _closest_citations(answer: Answer) -> list[Citation]:
     return [missing.closest for missing in answer.not_found if missing.closest is not None]
-
-
-def _source_documents(answer: Answer) -> set[str]:
-    """The documents that the words of an answer may come from.
-
-    Those that it cites, or are closest to what it lacks; where a sentence cites nothing, all that
-    were read for it; and all that it was computed from. What the documents do not say comes from
-    the question.
-    """
-    cited = {citation.chunk_id for citation in (*answer.citations, *_closest_citations(answer))}
-    refuses = answer.text.strip() in [render("refusal", code) for code in CODES]
-    all_cite = refuses or all(
-        statement.citations for statement in answer.statements if statement.kind != "missing"
-    )
-    return {
-        context.chunk.document_id
-        for context in answer.contexts
-        if not all_cite or context.chunk.id in cited
-    }.union(answer.basis.documents if answer.basis else ())

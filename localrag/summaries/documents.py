@@ -6,6 +6,7 @@ begun: a run that was killed goes on where it was.
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from localrag.library.kept import Keeper, key_of, record_of
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord
 from localrag.models.embeddings.base import Embedder
+from localrag.models.llms.base import check_stopped
 from localrag.prompts import template
 from localrag.rag.budget import Budget
 from localrag.rag.statements import tidy
@@ -183,11 +185,13 @@ def draft_one(
 
 
 def draft_several(
-    records: Sequence[DocumentRecord], about: str, tools: Tools
+    records: Sequence[DocumentRecord], about: str, tools: Tools, stopped: threading.Event
 ) -> list[SummaryDraft]:
     """Each document with the sentence that tells most of it, or most of the topic.
 
-    Of a topic, only documents with a sentence about it, the best first.
+    Of a topic, only documents with a sentence about it, the best first. Once `stopped` is set, no
+    more than those that there are by then; raises `StoppedError` for a topic, as the others may
+    have a sentence about it, too.
     """
     by_document: dict[str, list[ScoredChunk]] = {}
     if about:
@@ -197,7 +201,11 @@ def draft_several(
         known = {record.id: record for record in records}
         records = [known[document] for document in by_document if document in known]
     drafts = []
-    for record in records[:MOST_DOCUMENTS]:
+    for place, record in enumerate(records[:MOST_DOCUMENTS]):
+        if place and stopped.is_set():
+            if about:
+                check_stopped(stopped)
+            break
         _, rows = tools.library.outline(record.id)
         passages = [PassageSpan(*row) for row in rows]
         if about:

@@ -501,7 +501,9 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
     if result.difference:
         statements.append(Statement(f"\n{result.difference}", "notice"))
     yield from statements
-    yield finished(question, statements, chunks, grounded=True)
+    documents = {document for side in result.sides for document in side.reply.documents}
+    answer = finished(question, statements, chunks, grounded=True)
+    yield replace(answer, documents=tuple(sorted(documents)))
     return True
 
 

@@ -94,6 +94,7 @@ class Reply:
 
     `stated` is false for a refusal. `supported` says whether each sentence that was checked is
     borne out. `confidence` is the grade of the passage that was read, from 0 to 1, or None.
+    `documents` are the ids of those that one side of a comparison comes from.
     """
 
     text: str
@@ -102,6 +103,7 @@ class Reply:
     confidence: float | None = None
     citations: tuple[Citation, ...] = ()
     seconds: float = 0.0
+    documents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from documents.test_linear_time import assert_linear
 
-from localrag.rag.disagreement import disagreement
+from localrag.errors import StoppedError
+from localrag.rag.disagreement import MOST_FIGURES, MOST_STATEMENTS, disagreement
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Chunk, Columns, ScoredChunk
 
@@ -98,3 +102,80 @@ def test_the_unread_that_say_something_else() -> None:
         2:
     ]
     assert disagreement("Who built the Marlow Bridge?", passages, TERMS) is None
+
+
+COST = "How much does the elm cost?"
+
+
+def listing(figures: list[str], between: str = " ") -> str:
+    return f"The elm does cost {between.join(figures)}."
+
+
+def test_a_row_of_figures_states_none() -> None:
+    def differ(count: int, value: str) -> bool:
+        other = listing([str(3000 + n) for n in range(count - 1)] + [value])
+        return disagreement(COST, chunks(listing(["11"]), other), TERMS) is not None
+
+    assert differ(MOST_FIGURES, "22")
+    assert not differ(MOST_FIGURES + 1, "22")
+    assert not differ(MOST_FIGURES, "11")  # both values are given
+
+
+def test_a_figure_that_is_said_again_counts_once() -> None:
+    contradiction = disagreement(
+        COST, chunks(listing(["11"] * 100), listing(["22"] * 100, " and ")), TERMS
+    )
+    assert contradiction is not None
+    assert [side.figure for side in contradiction.statements] == ["11", "22"]
+    assert [side.text[18:20] for side in contradiction.statements] == ["11", "22"]
+
+
+def test_of_very_many_statements_the_first_of_each_passage_are_compared() -> None:
+    passages = chunks(*(" ".join(f"The elm costs {at}{n}." for n in range(90)) for at in "12"))
+    contradiction = disagreement(COST, passages, TERMS)
+    assert contradiction is not None
+    assert [side.figure for side in contradiction.statements] == [
+        f"{at}{n}" for at in "12" for n in range(MOST_STATEMENTS // 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    "between", [" ", ", ", ", the elm costs ", " kg and "], ids=["run", "list", "clauses", "units"]
+)
+def test_time_grows_with_the_number_of_figures(between: str) -> None:
+    def work(count: int) -> Callable[[], object]:
+        values = (["11"] * count + ["22"], ["22"] * count + ["11"])
+        passages = chunks(*(listing(values[at % 2], between) for at in range(6)))
+        return lambda: disagreement(COST, passages, TERMS)
+
+    work(1)()
+    assert_linear(work, 50)
+
+
+def test_many_different_figures_and_clauses_take_no_time_either() -> None:
+    def work(count: int) -> Callable[[], object]:
+        texts = (
+            listing([f"elm {at}x{n} {n % MOST_FIGURES}" for n in range(count)], ", ")
+            + listing([str(10 * n + at) for n in range(count)])
+            for at in range(6)
+        )
+        passages = chunks(*texts)
+        return lambda: disagreement(COST, passages, TERMS)
+
+    work(1)()
+    assert_linear(work, 50)
+
+
+def test_who_has_left_waits_for_no_comparison() -> None:
+    stopped = threading.Event()
+
+    def terms(text: str) -> list[str]:
+        if "22" not in text:
+            return TERMS(text)
+        stopped.set()  # somewhere in the second passage
+        return TERMS(text)
+
+    passages = chunks(listing(["11"]), "The elm costs € 22, as told.", listing(["33"]))
+    assert disagreement(COST, passages, TERMS, stopped) is not None
+    with pytest.raises(StoppedError):
+        disagreement(COST, passages, terms, stopped)

@@ -16,6 +16,7 @@ from server.conftest import Served
 from server.test_own import events
 
 from localrag.library.catalogue.filters import Filter
+from localrag.rag.parts import JoinedAnswer
 from localrag.server import history
 from localrag.server.answers import told_step
 from localrag.types import Basis, Citation, Plain, ScoredChunk, Step, StepKind
@@ -136,6 +137,33 @@ def test_a_sentence_that_cites_nothing_may_rest_on_all_that_was_read(
     tea, _ = (entry["id"] for entry in http.get("/api/documents").json()["documents"])
     http.delete(f"/api/documents/{tea}")
     assert http.get(HISTORY).json()["conversations"] == []
+
+
+def test_an_answer_in_parts_goes_with_what_was_read_for_a_sentence_that_cites_nothing(
+    tmp_path: Path,
+) -> None:
+    with open_library(tmp_path) as library:
+        library.keep_history(on=True)
+        hits = []
+        for name, text in (("agent", "The agent is Marsh."), ("end", "Zanzibar ended it in 2019.")):
+            add(library, entry := document(text, source=f"/p/{name}.txt"))
+            (chunk,) = library.document_chunks(entry.id)
+            hits.append(ScoredChunk(chunk, 1.0, f"/p/{name}.txt"))
+        citation = Citation(1, hits[0].chunk.id, "/p/agent.txt", 1, "The agent is Marsh.")
+        part = answered(
+            "The agent is Marsh [1]. Zanzibar ended it.", (citation,), contexts=tuple(hits)
+        )
+        joined = JoinedAnswer("Who is the agent, and until when?")
+        joined.add("Who is the agent?", "Who is the agent?", part)
+        answer = joined.finished()
+        assert [hit.source for hit in answer.contexts] == ["/p/agent.txt"]
+        assert history.keep(library, answer.question, answer, "en", "", 0)
+        (conversation,) = library.conversations()
+        (entry_kept,) = library.kept_answers(conversation.key)
+        assert hits[1].chunk.document_id not in entry_kept.record
+        library.remove(sources=["/p/end.txt"])
+        assert library.conversations() == []
+        assert b"Zanzibar" not in bytes_on_disk(tmp_path)
 
 
 def test_what_the_documents_do_not_say_rests_on_none_of_them(

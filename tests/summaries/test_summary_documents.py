@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from summaries.summary_fixtures import PAGES, Repeating, engine, llm
 
 from localrag.api import LocalRAG
 from localrag.engine import AskOptions, Engine
-from localrag.errors import LibraryLockedError, RemovedError, UsageError
+from localrag.errors import LibraryLockedError, RemovedError, StoppedError, UsageError
 from localrag.library.records import NotKept
 from localrag.presentation.summaries import (
     begun_text,
@@ -124,13 +125,38 @@ def test_after_its_time_the_rest_stays_in_the_documents_words(
 
 
 def test_a_stop_is_heard_between_two_sections(engine: Engine, llm: Repeating) -> None:
-    import threading
-
     stop = threading.Event()
     stop.set()
     summary = summary_of(engine, "elm.txt", options=AskOptions(stopped=stop))
     assert llm.calls == 0
     assert {section.reason for section in summary.documents[0].sections} == {"stopped"}
+
+
+def test_a_stop_is_heard_between_two_documents(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("oak", "ash", "yew"):
+        text = f"The {name} was planted behind the old mill by the river in spring."
+        add(engine.library, document(text, source=f"/books/{name}.txt"))
+    stop, read = threading.Event(), list[str]()
+    library, outline = engine.library, engine.library.outline
+
+    def outlined(document_id: str) -> object:
+        read.append(document_id)
+        if len(set(read)) == 2:
+            stop.set()
+        return outline(document_id)
+
+    monkeypatch.setattr(library, "outline", outlined)
+    summary = summary_of(engine, options=AskOptions(stopped=stop))
+    assert (len(summary.documents), summary.total, len(set(read))) == (2, 4, 2)
+    assert total_line(summary) == "The first 2 of 4 documents."
+    stop.clear()
+    read.clear()
+    with pytest.raises(StoppedError):
+        summary_of(engine, about="planted by the river in spring", options=AskOptions(stopped=stop))
+    assert len(set(read)) == 2
+    assert len(summary_of(engine).documents) == 4
 
 
 def test_where_the_model_fails_the_section_stays_in_the_documents_words(

@@ -118,6 +118,19 @@ def test_each_part_is_answered_by_itself_and_none_is_taken_apart_again() -> None
     assert library.parts == {QUESTION: PARTS, PARTS[0]: (), PARTS[1]: ()}
 
 
+def test_an_answer_in_parts_comes_from_what_was_read_for_a_sentence_that_cites_nothing() -> None:
+    uncited = replied("On 3 May 2026. ", 5, Statement("It was a Sunday.", rating="no support"))
+    answers = Answers({PARTS[0]: uncited, PARTS[1]: replied("Eight weeks.", 7)})
+    _, answer, _ = run(ScriptedLLM([parts(*PARTS)]), access(Filled([]), hits=[], answer=answers))
+    assert answer is not None
+    assert answer.documents == ("d5", "d7", "d8")
+    assert [hit.chunk.id for hit in answer.contexts] == [5, 7]
+    answers = Answers({PARTS[0]: replied("On 3 May 2026.", 5)})
+    _, answer, _ = run(ScriptedLLM([parts(*PARTS)]), access(Filled([]), hits=[], answer=answers))
+    assert answer is not None
+    assert answer.documents == ("d5",), "of a part that is missing nothing is told"
+
+
 def test_what_another_document_says_stands_below_its_part() -> None:
     otherwise = Statement("By contrast, fee2.txt says: “EUR 120.”", "otherwise", part="fee2.txt")
     first = replied("EUR 90.", 5)

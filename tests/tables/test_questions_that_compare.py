@@ -60,6 +60,17 @@ def test_each_side_is_asked_for_and_what_follows_stands_first() -> None:
     assert "36 days. (the larger)" in material
 
 
+def test_a_comparison_comes_from_whatever_its_sides_come_from() -> None:
+    def ask(question: str, document: str) -> Reply:
+        reply = replying({NAMED[0]: "24 days", NAMED[1]: "It is 36 days."})(question, document)
+        return replace(reply, documents=("d1", "d3") if question == NAMED[0] else ("d1", "d2"))
+
+    llm = ScriptedLLM([proposal(*NAMED), "The guarantee of Omega is longer."], [COMPARE, LARGER])
+    _, answer, _ = run("Whose guarantee is longer?", llm, access(Filled([]), hits=[], ask=ask))
+    assert answer is not None
+    assert answer.documents == ("d1", "d2", "d3")
+
+
 def test_where_no_side_is_named_the_documents_of_the_search_are_asked() -> None:
     ask = replying({MARSH: "GBP 400", VELD: "GBP 250"})
     llm = ScriptedLLM([proposal("What does it cost?"), "Veld is cheaper."], [COMPARE, SMALLER])
