@@ -37,15 +37,27 @@ from localrag.types import Answer, Step
 E = TypeVar("E", bound=LocalragError)
 
 _HOME = re.compile(r"/(?:home|Users)/[^/]+|/root|[A-Za-z]:/Users/[^/]+")
-_IN_TEXT = re.compile(
+_PATH = re.compile(
     r"(?<![\w./\\\]-])(?:file://)?(?:[A-Za-z]:[\\/]|\\\\|/(?=[^/\s]))"
-    r"""(?:[^\s'"<>|:]|:(?! )| (?=[^'"<>|:]*[\\/]))*"""
+    r"""(?:[^\s'"<>|:]|:(?![ \n])| )*"""
 )
-"""A whole path in a sentence; a space is part of it where a further folder follows."""
+"""A whole path in a sentence, such as "/srv/my papers/a.pdf" in one that says where that is.
 
+The sentence is as `_with_ends` gives it: a blank in it is part of a path, a line end is none.
+"""
+_CLAUSE = re.compile(r"""[^'"<>|:]+""")
+"""What a path with blanks stays within, such as "cannot open /srv/my papers/a.pdf"."""
+_OTHER_SPACE = re.compile(r"[^\S ]")
+"""Space that is in no path, such as a tab."""
 
-_DATABASE = re.compile(r"postgres(?:ql)?://[^#\n]*#")
-"""What stands before the name of a library in the URL of one in a database."""
+LONGEST_VALUE = 500
+"""Code points of a value that an error tells: a client may send what fills a book."""
+
+_DATABASE = re.compile(r"postgres(?:ql)?://[^#\n]*(#)?")
+"""What stands before the name of a library in the URL of one in a database: "postgresql://db/x#".
+
+Where no # follows it is no such URL, but matched too: else its rest is looked through again.
+"""
 
 _DATABASE_ERRORS = {
     LibraryLockedError: "Something else is being written to the library {library}.",
@@ -222,7 +234,7 @@ def without_paths(error: E) -> E:
     """
     template: LocalragError = error
     in_database = next(
-        (value for value in error.values.values() if _DATABASE.match(str(value))), None
+        (value for value in error.values.values() if _is_in_database(str(value))), None
     )
     if in_database is not None and any(map(_is_private, error.values, error.values.values())):
         kind = next((kind for kind in _DATABASE_ERRORS if isinstance(error, kind)), LibraryError)
@@ -233,7 +245,26 @@ def without_paths(error: E) -> E:
             else "Try again soon; the log of the server says more.",
             library=in_database,
         )
-    return type(error)(template.message, hint=template.hint, **_without_paths(template.values))
+    values = {name: _shortened(value) for name, value in _without_paths(template.values).items()}
+    return type(error)(template.message, hint=template.hint, **values)
+
+
+def _is_in_database(text: str) -> bool:
+    url = _DATABASE.match(text)
+    return url is not None and url[1] is not None
+
+
+def _shortened(value: object) -> object:
+    """A value without its middle where it is longer than `LONGEST_VALUE`.
+
+    After paths have become names, never before: the end of a path says what its name is, and that
+    of a URL that it is one of a database. A reason often says at its end where something is.
+    """
+    if value is None or isinstance(value, LocalragError | int | float):
+        return value
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    half = LONGEST_VALUE // 2
+    return value if len(text) <= LONGEST_VALUE else f"{text[:half]}…{text[-half:]}"
 
 
 def _is_private(name: str, value: object) -> bool:
@@ -262,9 +293,33 @@ def _name_value(value: object) -> object:
         return without_paths(value)
     if value is None or isinstance(value, int | float):  # a template may ask for its digits
         return value
-    text = _DATABASE.sub("", str(value))
+    text = _DATABASE.sub(lambda url: "" if url[1] else url[0], str(value))
     is_path = isinstance(value, PurePath) or ": " not in text  # else a reason follows
     named = shown_name(text) if is_path else text
     if named == text:
-        named = _IN_TEXT.sub(lambda match: shown_name(match[0].removeprefix("file://")), text)
+        named = _with_names(text)
     return value if named == str(value) else named
+
+
+def _with_names(text: str) -> str:
+    """A text with names for the paths in it."""
+    parts, end = list[str](), 0
+    for path in _PATH.finditer(_with_ends(text)):
+        whole = text[path.start() : path.end()].removeprefix("file://")
+        parts += text[end : path.start()], shown_name(whole)
+        end = path.end()
+    return "".join((*parts, text[end:]))
+
+
+def _with_ends(text: str) -> str:
+    """A text of the same length where a line end, and no other, is a blank that ends a path.
+
+    A blank is part of a path where a further folder follows in its clause. What follows is looked
+    for once in a clause, not at each of its blanks: a client may send a great many.
+    """
+
+    def with_end(clause: re.Match[str]) -> str:
+        last = max(clause[0].rfind("/"), clause[0].rfind("\\")) + 1
+        return clause[0][:last] + clause[0][last:].replace(" ", "\n")
+
+    return _CLAUSE.sub(with_end, _OTHER_SPACE.sub("\t", text))

@@ -121,3 +121,25 @@ def test_the_name_of_a_file_goes_however_it_was_written(library: Library, patter
     save_table(library, SavedTable("elm", (pattern,), COLUMNS))
     library.remove(sources=["/ports/elm.txt"])
     assert saved_tables(library) == []
+
+
+@pytest.mark.parametrize("name", ["What is HOLLYx?.txt", "*HOLLYx*.txt", "[HOLLYx].txt"])
+def test_a_name_with_signs_of_a_pattern_goes_with_its_file(library: Library, name: str) -> None:
+    add(library, document("A list of hollies.", source=f"/trees/{name}"))
+    patterns = (name, f"trees/{name}", f"/trees/{name}", "*.txt", "trees?*")
+    save_table(library, SavedTable("holly", patterns, COLUMNS[:1]))
+    save_table(library, SavedTable("name", (name,), COLUMNS[:1]))
+    library.remove(sources=["/ports/elm.txt"])
+    assert saved_table(library, "holly").patterns == patterns
+    library.remove(sources=[f"/trees/{name}"])
+    assert [(table.name, table.patterns) for table in saved_tables(library)] == [
+        ("holly", ("*.txt", "trees?*"))
+    ]
+    assert b"HOLLYx" not in bytes_on_disk(library.directory)
+
+
+def test_files_of_a_kind_that_are_forgotten_take_no_pattern_along(library: Library) -> None:
+    patterns = ("*.txt", "ports/*.txt", "*")
+    save_table(library, SavedTable("all", patterns, COLUMNS))
+    library.remove(unread=["/ports/*.txt", "/ports/*"])
+    assert saved_table(library, "all").patterns == patterns

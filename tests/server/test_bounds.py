@@ -172,7 +172,7 @@ def test_tools_refuse_too_much_too(served: Served, computed: list[str]) -> None:
 SIGNS = (
     *" \t\n\u3000aA1,.-–([|“”#!，。一万年的",
     *("\n\n", " \n", "1,", "1 ", "1-", "[1", "[1, ", "a ", "a.", "A. ", "- ", "a@", "<a ", "http:"),
-    *("of ", "one ", "hundred and ", "yes ", "what is ", "Mr. "),
+    *("of ", "one ", "hundred and ", "yes ", "what is ", "Mr. ", " /a", "postgres://"),
 )
 
 

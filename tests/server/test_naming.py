@@ -39,8 +39,14 @@ from localrag.messages import InterfaceLanguage
 from localrag.server.access import Access
 from localrag.server.app import routes_of
 from localrag.server.libraries import Libraries
-from localrag.server.naming import Naming, below_shared, own_names, without_paths
-from localrag.server.replies import error_body
+from localrag.server.naming import (
+    LONGEST_VALUE,
+    Naming,
+    below_shared,
+    own_names,
+    without_paths,
+)
+from localrag.server.replies import error_body, no_library
 
 QUESTION = "When was the glass house opened?"
 SUPERUSER = str(PurePosixPath("/", "root"))
@@ -189,6 +195,44 @@ def test_a_name_stays_until_another_file_has_it() -> None:
 def test_an_error_names_files(value: object, said: str) -> None:
     error = UsageError("{value}", value=value)
     assert str(without_paths(error)) == said
+
+
+@pytest.mark.parametrize("unit", ["a ", " /a", "\n/a b", "a.eml/", "postgres://", ": /a b"])
+@pytest.mark.parametrize("end", ["", "/", "|"])
+def test_what_an_error_says_of_a_long_value_takes_no_longer_than_it_is(unit: str, end: str) -> None:
+    def told(length: int) -> Callable[[], object]:
+        error = no_library(f"x: /{unit * (length // len(unit))}{end}")
+        return lambda: (error_body(error), error_body(UsageError("{value}", value=error)))
+
+    assert_linear(told, 10_000)
+
+
+def test_an_error_tells_no_more_of_a_value_than_can_be_read() -> None:
+    long = "a b " * 10_000
+    error = UsageError(
+        "{long}, {reason}, {several}", long=long, reason="", several=("x" * 400,) * 9
+    )
+    for value in (error, UsageError("Not here: {reason}", reason=error)):
+        _, body, _ = error_body(value)
+        text = body["error"]["message"]
+        assert "a b a b" in text
+        assert "…" in text
+        assert len(text) < 3 * LONGEST_VALUE
+    assert str(without_paths(UsageError("{value}", value="x" * LONGEST_VALUE))) == "x" * 500
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/srv/SECRET" + "/SECRET" * 200 + "/a.pdf",
+        "not here: /srv/SECRET" + "/SECRET" * 200 + "/a.pdf",
+        f"nobody: postgresql://SECRET@{'SECRET' * 200}/x#tea house",
+    ],
+)
+def test_a_long_value_is_shortened_once_its_paths_are_names(value: str) -> None:
+    error = without_paths(UsageError("{value}", value=value))
+    assert "SECRET" not in str(error)
+    assert str(error).endswith(("a.pdf", "tea house"))
 
 
 @pytest.fixture

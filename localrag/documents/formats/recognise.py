@@ -31,11 +31,17 @@ _STREAMS = {
     "PowerPoint Document": "pptx",
 }
 _RTF = re.compile(rb"\s*\{\\rtf")
+_SKIPPED = rb"\s*+(?:<\?xml[^>]*+>\s*+)*+"
 _HTML = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*"
+    rb"(?:\xef\xbb\xbf)?" + _SKIPPED + rb"(?:<!--(?>.*?-->" + _SKIPPED + rb")+?)?"
     rb"<(?:!doctype\s+html|html|head|body|meta|style|title|table|div|center)\b",
     re.IGNORECASE | re.DOTALL,
 )
+"""How a page of the web begins, such as `<?xml version="1.0"?> <!-- saved --> <html`.
+
+Between the start of the first comment and the end of any may be anything, such as comments: nothing
+is tried in more than one way.
+"""
 _START = 4096
 
 

@@ -261,10 +261,10 @@ def shown_name(source: str) -> str:
         return source
     path = PurePosixPath(text)
     names = [path.name]
-    for parent in path.parents:
+    for parent in reversed(path.parts[:-1]):  # never its `parents`: each is made anew, and whole
         if not attaches(parent):
             break
-        names.append(parent.name)
+        names.append(parent)
     return "/".join(reversed(names)) or source
 
 

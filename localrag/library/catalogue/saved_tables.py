@@ -1,12 +1,14 @@
 """Tables that are kept by a name: which documents they have and what they ask, no answers.
 
-Of `patterns` this module knows that they name documents: one that names a file alone goes with it.
+Of `patterns` this module knows that they name documents: one that is the name of a file goes with
+it.
 What else belongs to a table is a record that the caller can read.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -14,6 +16,9 @@ import msgspec
 from localrag.library.catalogue.base import Connection, delete_rows
 from localrag.library.catalogue.guarded import damaged_rows
 from localrag.library.catalogue.reads import Snapshot
+
+_KIND = re.compile(r"/\*(?:\.[^/]*)?\Z")
+"""The end of a pattern for all files of a kind, such as "ports/*.txt"."""
 
 Definition = tuple[tuple[str, ...], str]
 """Patterns and record."""
@@ -71,7 +76,12 @@ def normalised(pattern: str) -> str:
 
 
 def _names(pattern: str, paths: Iterable[str]) -> bool:
+    """Whether it is one of these paths, or the end of one, letter by letter.
+
+    Also where it has a sign that stands for others: a file may be called `What is tea?.txt`. But
+    `*.txt` is no name: files of a folder that are not read go by it together.
+    """
     end = f"/{normalised(pattern)}".replace("//", "/")
-    return not any(sign in pattern for sign in "*?[") and any(
+    return not _KIND.search(end) and any(
         f"/{path}".replace("\\", "/").endswith(end) for path in paths
     )
