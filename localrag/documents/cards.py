@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath, PureWindowsPath
 from typing import Literal
 
-from localrag.languages import any_of
+from localrag.languages import LANGUAGES, any_of
 from localrag.text.figures import figures
 from localrag.types import Card, CardKind
 
@@ -52,17 +52,23 @@ _BY_SUFFIX: dict[str, CardKind] = {
 
 _DRAFT = re.compile(any_of(lambda language: language.documents.draft), re.IGNORECASE)
 _WITHDRAWN = re.compile(any_of(lambda language: language.documents.withdrawn), re.IGNORECASE)
-_COMPANY = re.compile(any_of(lambda language: language.documents.company))
+_COMPANIES = tuple(
+    re.compile(pattern)
+    for pattern in (language.documents.company for language in LANGUAGES.values())
+    if pattern
+)
 _PARTY_LINE = re.compile(
     # Supplier: Ottway Electronics; 甲方（出租方）：滨江物业
     rf"^(?:{any_of(lambda language: language.documents.party)})"
     r"(?:\s?[（(][^）)\n]{1,20}[）)])?\s?[:：]\s*(?P<party>[^\n,，;；]{2,60})",
     re.IGNORECASE | re.MULTILINE,
 )
-_NUMBER = re.compile(
-    r"(?<![\w-])(?=[\w/-]*\d{2})[A-Z]{1,6}[-/ ]?\d[\dA-Z]*(?:[-/]\d[\dA-Z]*)*(?![\w-])"
-)
-"""INV-2024-017, HT2023-05, PO 4711."""
+_NUMBER_RUN = re.compile(r"[\w/-]++")
+"""The signs of numbers, as many as stand together: "INV-2024-017" of "see INV-2024-017, p. 3"."""
+_TO_TWO_DIGITS = re.compile(r".*\d{2}")
+"""Of such a run what ends with its last two digits: "INV-2024" of "INV-2024-A"."""
+_NUMBER = re.compile(r"(?<![\w-])[A-Z]{1,6}[-/]?\d[\dA-Z]*(?:[-/]\d[\dA-Z]*)*(?![\w-])")
+"""INV-2024-017, HT2023-05."""
 
 
 def card_of(title: str, source: str, head: str) -> Card:
@@ -82,7 +88,7 @@ def card_of(title: str, source: str, head: str) -> Card:
         date=max(_dates(named), default="") or next(iter(dates), ""),
         dates=dates,
         parties=_first(_parties(f"{title}\n{head}")),
-        numbers=_first(match[0] for match in _NUMBER.finditer(f"{named}\n{head}")),
+        numbers=_first(_numbers(f"{named}\n{head}")),
     )
 
 
@@ -134,8 +140,28 @@ def _dates(text: str) -> Iterator[str]:
 def _parties(text: str) -> Iterator[str]:
     for match in _PARTY_LINE.finditer(text):
         yield " ".join(match["party"].split())
-    for match in _COMPANY.finditer(text):
-        yield " ".join(match[0].split())
+    end = 0
+    for match in sorted(_companies(text), key=re.Match.start):
+        if match.start() >= end:  # 公司 may stand in a name with Ltd
+            end = match.end()
+            yield " ".join(match[0].split())
+
+
+def _companies(text: str) -> Iterator[re.Match[str]]:
+    for pattern in _COMPANIES:
+        yield from (match for match in pattern.finditer(text) if match["company"])
+
+
+def _numbers(text: str) -> Iterator[str]:
+    """Two digits stand in it, or behind it in the same run.
+
+    Looked for once a run: a lookahead would do so at each place of it.
+    """
+    for run in _NUMBER_RUN.findall(text):
+        if digits := _TO_TWO_DIGITS.match(run):
+            for match in _NUMBER.finditer(run):
+                if match.start() <= digits.end() - 2:
+                    yield match[0]
 
 
 def _first(values: Iterable[str]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from localrag.documents.tables import CELL_BREAK as CELL_BREAK
 from localrag.documents.tables import header_rows_of, names_of, notes_of, titles_of, with_cells
 from localrag.errors import EmptyFileError
 from localrag.text.normalize import clean, has_radicals, mend_radicals, script_of
+from localrag.text.titles import bounded_title
 from localrag.types import PAGE_BREAK, Document, Heading, How, Page, PageNote, TableSpan, Unit
 
 T = TypeVar("T")
@@ -251,8 +252,8 @@ def build(
     """Make the Document: its id is the SHA-256 of the file, its headings carry their offsets.
 
     Lines must be cleaned already. Without a title, the first heading of the
-    topmost level is taken, else the file's name without its suffix. Raises
-    EmptyFileError if there is no line.
+    topmost level is taken, else the file's name without its suffix; all are bounded.
+    Raises EmptyFileError if there is no line.
     """
     all_pages = [page if isinstance(page, PageLines) else PageLines(page) for page in pages]
     if not any(line.text for page in all_pages for line in page.lines):
@@ -281,9 +282,11 @@ def build(
     document = Document(
         id=hashlib.sha256(file.data).hexdigest(),
         source=file.source,
-        title=squeeze(title)
-        or (top.text if top else "")
-        or squeeze(clean(PurePath(file.source).stem)),
+        title=bounded_title(
+            squeeze(title)
+            or (top.text if top else "")
+            or squeeze(clean(PurePath(file.source).stem))
+        ),
         pages=tuple(texts),
         headings=tuple(headings),
         metadata=dict(metadata or {}),

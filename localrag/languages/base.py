@@ -117,7 +117,10 @@ class DocumentWords:
     draft: str = ""
     withdrawn: str = ""
     company: str = ""
-    """The name of an organisation. Its case counts."""
+    """The name of an organisation, as the group `company`. Its case counts.
+
+    What else the pattern matches is passed over: where a name would be looked for in vain.
+    """
     party: str = ""
     """What a party is called before a colon: "Supplier:"."""
 

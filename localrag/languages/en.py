@@ -145,9 +145,11 @@ _DOCUMENTS = DocumentWords(
     draft=r"\bdraft\b",
     withdrawn=r"\b(?:archived?|superseded|obsolete|withdrawn|outdated|old)\b",
     # Ottway Electronics Ltd; Marsh & Sons GmbH
-    company=r"(?:[A-Z][\w'’&.-]*[ ](?:(?:of|and|&|de|van|der)[ ])?){1,5}"
+    company=r"(?P<company>(?:[A-Z][\w'’&.-]*+[ ](?:(?:of|and|&|de|van|der)[ ])?){1,5}"
     r"(?:Ltd|Limited|LLC|LLP|Inc|Corp|Corporation|GmbH|AG|KG|SA|SAS|BV|NV|PLC|plc|Co|Company"
-    r"|Group|Holdings|Partners|Associates|Trust|University|Bank|Council)\b",
+    r"|Group|Holdings|Partners|Associates|Trust|University|Bank|Council)\b)"
+    # Of JOINT-VENTURE without one behind it no later capital begins a name, either.
+    r"|[A-Z][\w'’&.-]*+",
     party=r"from|to|bill(?:ed)? to|customer|client|supplier|contractor|landlord|tenant|buyer|seller"
     r"|lessor|lessee|employer|employee|vendor",
 )

@@ -118,12 +118,17 @@ class Toolkit:
     def fitting(
         self, chunks: Sequence[ScoredChunk], room: int, passage: Callable[[int, ScoredChunk], str]
     ) -> list[ScoredChunk]:
-        """The first of the chunks, as many as fit; `passage` is what a prompt says of the nth."""
-        for number, chunk in enumerate(chunks):
-            room -= self.llm.count_tokens(passage(number + 1, chunk))
-            if room < 0:
-                return list(chunks[:number])
-        return list(chunks)
+        """The chunks that fit, in their order; `passage` is what a prompt says of the nth of them.
+
+        One for which there is no room is passed over, so that it hides none of those behind it.
+        """
+        fitting: list[ScoredChunk] = []
+        for chunk in chunks:
+            tokens = self.llm.count_tokens(passage(len(fitting) + 1, chunk))
+            if tokens <= room:
+                fitting.append(chunk)
+                room -= tokens
+        return fitting
 
     def attributor(self, chunks: Sequence[ScoredChunk]) -> Attributor:
         """What finds citations among these."""

@@ -24,7 +24,7 @@ from localrag.prompts import render, with_examples
 from localrag.rag.base import Parts, Toolkit, finished, source_documents
 from localrag.rag.citations import Tokenize
 from localrag.rag.conversation import Turn, standalone
-from localrag.rag.reading import Evidence, PassageReader
+from localrag.rag.reading import Evidence, PassageReader, passage_of
 from localrag.text.language import answer_language
 from localrag.text.sentences import told_and_asked
 from localrag.types import Answer, Citation, LeftOut, NotFound, ScoredChunk, Statement, Step
@@ -95,7 +95,8 @@ def read(
     passages, places = list(chunks), dict[str, tuple[int, ...]]()
     for part in parts:
         asked = in_context(part, question)
-        hits = (yield from tools.find(asked))[:_MOST_READ]
+        found = yield from tools.find(asked)
+        hits = tools.fitting(found, tools.room(question), passage_of)[:_MOST_READ]
         evidence = yield from reader.read(asked, hits, language)
         if evidence is not None:
             places[part] = tuple(_place(hits[number - 1], passages) for number in evidence.numbers)

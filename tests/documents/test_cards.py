@@ -64,3 +64,34 @@ def test_paths_of_windows_and_names_of_all_lengths() -> None:
 def test_a_hostile_beginning_takes_no_time(noise: str) -> None:
     card = card_of(noise[:200], "x.txt", noise)
     assert len(card.parties) <= 6
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("see INV-2024-017, p. 3", ("INV-2024-017",)),
+        ("HT2023-05/A1/x22", ("HT2023-05", "A1")),  # two digits behind it do
+        ("A1/x2 B22", ("B22",)),
+        ("A12-x B2/33x", ("B2",)),
+        ("A1/A1/A1", ()),
+        ("xA12 -A12 12", ()),
+    ],
+)
+def test_numbers_have_two_digits(text: str, numbers: tuple[str, ...]) -> None:
+    assert card_of("", "", text).numbers == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "parties"),
+    [
+        ("JOINT-VENTURE Marsh & Sons GmbH", ("JOINT-VENTURE Marsh & Sons GmbH",)),
+        ("McDonald eBay Ltd, Bar-Baz Ltd", ("Bay Ltd", "Bar-Baz Ltd")),
+        ("A滨江物业公司 Ltd，净安保洁公司", ("A滨江物业公司 Ltd", "净安保洁公司")),
+        ("净安保洁公司 and Ottway Bank", ("净安保洁公司", "Ottway Bank")),
+        ("A滨江物业公司", ("滨江物业公司",)),
+        ("A B C D E F Ltd", ("B C D E F Ltd",)),
+        ("A-B-C d", ()),
+    ],
+)
+def test_companies_of_both_languages_in_their_order(text: str, parties: tuple[str, ...]) -> None:
+    assert card_of("", "", text).parties == parties

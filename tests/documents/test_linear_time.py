@@ -12,6 +12,7 @@ import pymupdf
 import pytest
 from counting import seconds
 
+from localrag.documents.cards import card_of
 from localrag.documents.chunking import SentenceChunker
 from localrag.documents.files import parse_file
 from localrag.documents.formats.pdf.layout import Block, TextRow, drop_running_text, paragraphs
@@ -255,3 +256,30 @@ def test_lines_join_as_two_at_a_time_do() -> None:
     for count, line in enumerate(lines, start=1):
         plain = join(plain, line, {"well-known"})
         assert join_all(lines[:count], {"well-known"}) == plain
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "/",
+        "A",
+        "A-",
+        "A ",
+        "A/",
+        "1/",
+        "12/",
+        "A1-",
+        "A1/",
+        "（",
+        "公司",
+        "from: ",
+        "one ",
+        "June 1, ",
+    ],
+)
+def test_the_card_of_a_long_title_name_or_beginning(unit: str) -> None:
+    def work(n: int) -> Callable[[], object]:
+        text = unit * (n // len(unit))
+        return lambda: (card_of(text, "a.html", ""), card_of("", f"{text}.html", text))
+
+    assert_linear(work, 5000)

@@ -1,15 +1,22 @@
 from __future__ import annotations
 
 import encodings.aliases
+import io
 import pkgutil
 import socket
 import textwrap
+import zipfile
+from collections.abc import Callable
+from email.message import EmailMessage
 from pathlib import Path
 
+import docx
+import pymupdf
 import pytest
 
 from localrag.documents.files import parse_file
 from localrag.errors import EmptyFileError
+from localrag.text.titles import bounded_title
 from localrag.types import Document
 
 
@@ -302,3 +309,48 @@ def test_a_heading_of_a_thousand_characters_is_text() -> None:
     document = parse_file(Path("a.html"), page.encode())
     assert [heading.text for heading in document.headings] == ["Short"]
     assert document.title == "Short"
+
+
+def _mail(title: str) -> bytes:
+    mail = EmailMessage()
+    mail["Subject"] = title
+    mail.set_content("The glass house.")
+    return bytes(mail)
+
+
+def _word(title: str) -> bytes:
+    word, stream = docx.Document(), io.BytesIO()
+    word.add_paragraph("The glass house.")
+    word.save(stream)
+    changed = io.BytesIO()
+    with zipfile.ZipFile(stream) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            core = f'<c xmlns:d="x"><d:title>{title}</d:title></c>'
+            new.writestr(name, core if name == "docProps/core.xml" else old.read(name))
+    return changed.getvalue()
+
+
+def _pdf(title: str) -> bytes:
+    pdf = pymupdf.open()
+    pdf.new_page().insert_text((50, 50), "The glass house.")
+    pdf.set_metadata({"title": title})
+    return bytes(pdf.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("suffix", "make"),
+    [
+        (".html", lambda title: f"<title>{title}</title><p>The glass house.".encode()),
+        (".md", lambda title: f"---\ntitle: {title}\n---\nThe glass house.".encode()),
+        (".md", lambda title: f"# {title[:900].strip()}\n\nThe glass house.".encode()),
+        (".eml", _mail),
+        (".docx", _word),
+        (".pdf", _pdf),
+    ],
+    ids=["html", "front matter", "heading", "mail", "word", "pdf"],
+)
+def test_a_title_is_bounded_whatever_the_format(suffix: str, make: Callable[[str], bytes]) -> None:
+    title = "glass house opened when " * 900
+    document = parse_file(Path(f"a{suffix}"), make(title))
+    assert document.title == bounded_title(title)
+    assert parse_file(Path(f"a{suffix}"), make("Glass houses")).title == "Glass houses"

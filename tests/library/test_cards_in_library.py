@@ -14,6 +14,7 @@ from localrag.library.indexes.base import NAMING
 from localrag.library.indexes.faiss import FaissVectors
 from localrag.library.indexes.inverted import InvertedKeywords
 from localrag.library.records import FileState
+from localrag.text.titles import bounded_title
 from localrag.text.tokenize import Tokenizer
 
 TOKENIZER = Tokenizer()
@@ -59,4 +60,19 @@ def test_a_renamed_file_is_found_by_its_new_name_alone(where: Where) -> None:
         assert before.keys() == after.keys()
         assert all(np.array_equal(before[chunk], after[chunk]) for chunk in before)
         assert library.chunk_set().size == len(after)
+    assert not check_library(where(), INDEXES).findings
+
+
+def test_a_long_title_that_the_catalogue_has_is_bounded_wherever_it_is_read(where: Where) -> None:
+    title = "glass house opened when " * 900
+    with open_library(where(), indexes=INDEXES) as library:
+        lease = replace(document(TEXT), title=title)
+        add(library, lease, "/x/ottway.txt")
+        record, whole = library.document_record(lease.id), library.document(lease.id)
+        assert record is not None
+        assert whole is not None
+        titles = {chunk.title for chunk in library.document_chunks(lease.id)}
+        assert titles | {record.title, whole.title} == {bounded_title(title)}
+        library.sync()
+        assert library.keywords.search(["glass"], 9)
     assert not check_library(where(), INDEXES).findings

@@ -553,6 +553,16 @@ def test_a_passage_longer_than_the_window_is_left_out_and_said() -> None:
     assert answer.citations[0].chunk_id == 2
 
 
+def test_a_title_counts_as_it_is_read() -> None:
+    found = passages([TEA, OPENED])
+    found[0] = replace(found[0], chunk=replace(found[0].chunk, title="glass house " * 400))
+    llm = ScriptedLLM([SAID_OPENED], [NEEDED, yes(0.9), FULL, useful(5)], context_window=1000)
+    answer = run(pipeline(llm, retrieve=lambda question, k: found[:k]))
+    assert used_up(llm)
+    assert "retrieve: 1 passages are longer than the window" in trace(answer)
+    assert answer.citations[0].chunk_id == 2
+
+
 def test_only_passages_longer_than_the_window() -> None:
     llm = ScriptedLLM(["Perhaps."], [NEEDED], context_window=1000)
     answer = run(pipeline(llm, ["word " * 1000] * 2))

@@ -637,3 +637,48 @@ def test_where_no_part_is_held_nothing_is_answered() -> None:
     answer = run(pipeline(llm), ASKED)
     assert answer.text == "The documents do not contain the answer to this question."
     assert not llm.scores
+
+
+LONG_TITLE = "when was the glass house opened " * 900
+
+
+@pytest.mark.parametrize("scorer", [True, False])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_passage_longer_than_the_window_hides_no_other(place: int, scorer: bool) -> None:
+    found = contexts([TEXTS[0]] * 3)
+    found[place] = replace(found[place], chunk=replace(found[place].chunk, title=LONG_TITLE))
+    llm = ScriptedLLM([*["Yes"] * (not scorer), TEXTS[0]], [{"Yes": 9, "No": 1}])
+    answer = run(pipeline(llm, scorer=scorer, found=found), "When was the glass house opened?")
+    assert answer.grounded
+    assert [citation.chunk_id for citation in answer.citations] == [2 - place]
+    assert [hit.chunk.id for hit in answer.contexts] == [2 - place, 3]
+    steps = [dict(step.values) for step in answer.trace if step.kind == "retrieve"]
+    assert steps == [{"passages": 3}, {"too_long": 1}]
+
+
+def test_what_fits_is_numbered_without_what_does_not() -> None:
+    tools, asked = pipeline(ScriptedLLM()).tools, list[tuple[int, int]]()
+
+    def passage(number: int, hit: ScoredChunk) -> str:
+        asked.append((number, hit.chunk.id))
+        return "x" * 4 * (90, 5, 20, 5)[hit.chunk.id - 1]
+
+    hits = contexts([*TEXTS, "."])
+    assert [hit.chunk.id for hit in tools.fitting(hits, 12, passage)] == [2, 4]
+    assert asked == [(1, 1), (1, 2), (2, 3), (2, 4)]
+    assert tools.fitting(hits, -1, passage) == []
+
+
+def test_a_part_is_not_read_from_a_passage_longer_than_the_window() -> None:
+    found = [
+        replace(hit, chunk=replace(hit.chunk, document_id=hit.chunk.text))
+        for hit in contexts(["The tea room.", TEXTS[2], TEXTS[0]])
+    ]
+    found[0] = replace(found[0], chunk=replace(found[0].chunk, title=LONG_TITLE))
+    none = [{"Yes": 1, "No": 9}] * 3
+    grades = [*none, {"Yes": 9, "No": 1}, *none]
+    llm = ScriptedLLM([PARTS, "The glass house was opened in 1907."], grades)
+    others = {"When was the glass house opened?": [found[0], found[2]]}
+    answer = run(pipeline(llm, found=found, others=others), ASKED)
+    assert [citation.chunk_id for citation in answer.citations] == [3]
+    assert all(llm.count_prompt_tokens(messages) < 4096 for messages, _ in llm.scored)

@@ -35,6 +35,7 @@ from localrag.library.records import (
     Stamp,
     UnreadFile,
 )
+from localrag.text.titles import bounded_title
 from localrag.types import (
     READER,
     Chunk,
@@ -286,9 +287,14 @@ class Snapshot:
         )
         return [
             DocumentRecord(
-                *(*row[1:3], tuple(sources.get(row[0], ())), *row[3:6], _metadata(row[6]), *row[7:])
+                identity,
+                bounded_title(title),
+                tuple(sources.get(number, ())),
+                *(added_at, size, language),
+                _metadata(metadata),
+                *counts,
             )
-            for row in rows
+            for number, identity, title, added_at, size, language, metadata, *counts in rows
         ]
 
     def document(self, document_id: str) -> Document | None:
@@ -317,7 +323,7 @@ class Snapshot:
         return Document(
             id=document_id,
             source=self.sources_of([document_id]).get(document_id, ""),
-            title=title,
+            title=bounded_title(title),
             pages=tuple(self._pages(number, text, _older_notes(_metadata(metadata)))),
             headings=tuple(Heading(*heading) for _, *heading in headings),
             metadata=_metadata(metadata),
@@ -787,6 +793,7 @@ def _chunk(row: Row, text: str) -> Chunk:
     """A row of `_chunks` with its text."""
     identity, document_id, position, heading, first, last, start, end, _, columns, title = row
     names = _decoded(columns, tuple[Columns, ...]) if columns != "[]" else ()
+    title = bounded_title(title)
     return Chunk(
         identity, document_id, position, text, heading, first, last, start, end, names, title
     )

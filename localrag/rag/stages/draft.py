@@ -8,13 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from localrag.documents.chunking import passage_text
 from localrag.models.llms.base import Options
 from localrag.prompts import render
 from localrag.rag.base import timed
 from localrag.rag.citations import Attributor, CitedStream, with_citation
 from localrag.rag.faithfulness import Passages, statement_of
-from localrag.rag.grading import UNREAD_UTILITY, Reading
+from localrag.rag.grading import UNREAD_UTILITY, Reading, as_read
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.reading import Evidence
 from localrag.rag.refusals import not_from_documents, refuses
@@ -290,4 +289,4 @@ class _Drafting:
 
 def passage_at(_: int, hit: ScoredChunk) -> str:
     """A passage as a prompt shows it that names no number."""
-    return passage_text(hit.chunk)
+    return as_read(hit)

@@ -20,7 +20,11 @@ class EvidenceReader:
         """Raises `GenerationError` from the model."""
         question, language, tools = run.question, run.language, run.tools
         run.reader = reader = PassageReader(tools, run.grader, self.bounds)
-        chunks = tools.fitting(run.passages, tools.room(question), passage_of)
+        room = tools.room(question)
+        chunks = tools.fitting(run.passages, room, passage_of)
+        others = (passage for passage in run.passages if passage not in chunks)
+        if too_long := sum(not tools.fitting([other], room, passage_of) for other in others):
+            yield run.step("retrieve", too_long=too_long)
         run.passages = chunks
         run.evidence = yield from reader.read(question, chunks, language)
         if run.evidence is not None or not chunks or not run.grader.reads_logits:
