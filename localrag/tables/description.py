@@ -8,7 +8,7 @@ from localrag.languages import LANGUAGES, LanguageCode
 from localrag.printable import filled
 from localrag.prompts import template
 from localrag.tables.query import Condition, Query, group_of
-from localrag.tables.sheets import Dataset, SheetColumn
+from localrag.tables.sheets import Dataset, SheetColumn, file_name
 from localrag.text.normalize import fold
 
 _SAMPLE_ROWS = 3
@@ -57,7 +57,7 @@ def described(
         for row in dataset.rows[:_SAMPLE_ROWS]
     ]
     heads = " | ".join(column.key for column in columns)
-    names = [source.replace("\\", "/").rpartition("/")[2] for source in dataset.sources[:6]]
+    names = [file_name(source) for source in dataset.sources[:6]]
     together = ", ".join(names) + ", all in one table" * (len(names) > 1)
     return "\n".join(
         [f"data of {together}", *lines, f"{len(dataset.rows)} rows:", heads, *sample, "…"]
