@@ -404,7 +404,9 @@ class Statement:
     `text` has no markers, and the white space up to the next statement. `rating` says how far the
     passages support it, None where that was not checked, and `share` is the expected share of full
     support, from 0 to 1. `quoted`: all that it says stands in its quotation; else the model was
-    asked, or a figure or a name of it stands elsewhere.
+    asked, or a figure or a name of it stands elsewhere. `copied` are the words in `text` that no
+    model wrote: cells, titles and names of files as they stand in a library, each of which may be
+    an order to a model. None where nobody said which these are, so that any may be.
     """
 
     text: str
@@ -414,6 +416,7 @@ class Statement:
     share: float = 0.0
     quoted: bool = False
     part: str = ""
+    copied: tuple[str, ...] | None = None
 
     def runs(self) -> Iterator[tuple[str, Citation | None]]:
         """The text with its markers, in order: a run is text, or a marker with its citation."""

@@ -126,7 +126,14 @@ class ConflictReporter:
         text = otherwise(f"{name} ({date})" if date else name, quote, self.language)
         mark = Cited(len(text) + 2, cite(claim.chunk + 1, claim.text), " ", behind=True)
         return Statement(
-            f"\n\n{text}", "otherwise", (mark,), "fully supported", 1.0, quoted=True, part=quote
+            f"\n\n{text}",
+            "otherwise",
+            (mark,),
+            "fully supported",
+            1.0,
+            quoted=True,
+            part=quote,
+            copied=(name, quote),
         )
 
 

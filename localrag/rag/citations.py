@@ -465,7 +465,14 @@ def closest_statement(
         text = render("quotation", answer_language(question), quote=quote)
         mark = Cited(len(text) + 2, citation, " ", behind=True)
         return Statement(
-            f"\n\n{text}", "quotation", (mark,), "fully supported", 1.0, quoted=True, part=quote
+            f"\n\n{text}",
+            "quotation",
+            (mark,),
+            "fully supported",
+            1.0,
+            quoted=True,
+            part=quote,
+            copied=(quote,),
         )
     return None
 
@@ -548,7 +555,7 @@ class CitedStream:
                 self._held = ""
 
     def _piece(self, text: str, citations: tuple[Cited, ...] = ()) -> Statement:
-        self._pieces.append(Statement(text, citations=citations))
+        self._pieces.append(Statement(text, citations=citations, copied=()))
         return self._pieces[-1]
 
     def _fences(self, character: str) -> None:

@@ -11,6 +11,7 @@ from localrag.models.llms.base import LLM, Options
 from localrag.prompts import render
 from localrag.rag.both_sides import otherwise
 from localrag.rag.citations import marked, without_markers
+from localrag.text.instructions import left, may_steer
 from localrag.text.language import answer_language
 from localrag.text.tokenize import STOP_WORDS
 from localrag.types import Message
@@ -61,7 +62,7 @@ def standalone(
     language = answer_language(question)
     if is_complete(question, language):
         return question
-    answer = without_markers(_model_text(last.answer))[:REMEMBERED_CHARACTERS]
+    answer = _harmless(without_markers(_model_text(last.answer)))[:REMEMBERED_CHARACTERS]
     messages = _messages(last.question, answer, question, language)
     options = Options(max_tokens=80, keep=len(messages) - 1)
     rewritten = _cleaned(llm.complete(messages, options).text)
@@ -143,6 +144,14 @@ def _model_text(answer: str) -> str:
     A client gives an answer back as a text, so this is the place where one is looked through.
     """
     return "\n".join("" if _is_added(line) else line for line in answer.split("\n")).rstrip()
+
+
+def _harmless(answer: str) -> str:
+    """An answer without the sentences that could steer the model.
+
+    Computed ones have cells and names of files in them, which nothing in their words gives away.
+    """
+    return "".join(answer[start:end] for start, end in left(answer, may_steer(answer)))
 
 
 def _is_added(line: str) -> bool:

@@ -214,6 +214,8 @@ class JoinedAnswer:
 def lacking(missing: Collection[str], language: LanguageCode) -> list[Statement]:
     """A statement for each part that is missing."""
     return [
-        Statement(f"\n\n{render('missing_part', language, part=part)}", "missing", part=part)
+        Statement(
+            f"\n\n{render('missing_part', language, part=part)}", "missing", part=part, copied=()
+        )
         for part in missing
     ]

@@ -37,6 +37,7 @@ def not_from_documents(pieces: Iterator[Statement], language: LanguageCode) -> I
     """What a model says without documents, behind words that say so; nothing if it says nothing."""
     for piece in pieces:
         if piece.text.strip():
-            yield Statement(f"{render('not_from_documents', language)}\n\n", "notice")
+            text = f"{render('not_from_documents', language)}\n\n"
+            yield Statement(text, "notice", copied=())
             yield replace(piece, text=piece.text.lstrip())
             yield from pieces

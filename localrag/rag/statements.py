@@ -13,7 +13,7 @@ from localrag.languages import LanguageCode
 from localrag.prompts import render
 from localrag.rag.refusals import kind_of, refuses
 from localrag.text.sentences import split_sentences
-from localrag.types import Cited, Statement
+from localrag.types import Cited, Statement, StatementKind
 
 Statements = tuple[Statement, ...]
 
@@ -23,7 +23,8 @@ _SIGNS = " .。"
 
 def own_sentence(name: str, language: LanguageCode) -> Statement:
     """One of localrag's own sentences, by its name among the prompts."""
-    return Statement(render(name, language), "refusal" if name == "refusal" else "notice")
+    kind: StatementKind = "refusal" if name == "refusal" else "notice"
+    return Statement(render(name, language), kind, copied=())
 
 
 def words(statements: Iterable[Statement]) -> str:
@@ -33,12 +34,14 @@ def words(statements: Iterable[Statement]) -> str:
 
 def cut(pieces: Iterable[Statement]) -> Statements:
     """The sentences of what a model wrote piece by piece, with their citations."""
-    text, marks = "", list[Cited]()
+    text, marks, is_written = "", list[Cited](), True
     for piece in pieces:
+        is_written = is_written and (piece.copied == () or not piece.text)
         marks += [replace(mark, at=len(text) + mark.at) for mark in piece.citations]
         text += piece.text
     if not text:
         return ()
+    copied = () if is_written else None
     whole = Statement(text, citations=tuple(marks))
     spans = _spans(whole)
     statements: list[Statement] = []
@@ -49,7 +52,8 @@ def cut(pieces: Iterable[Statement]) -> Statements:
             for mark, place in zip(marks, _places(whole), strict=True)
             if start < mark.at <= following or mark.at == start == 0
         )
-        statements.append(Statement(text[start:following], kind_of(text[start:following]), own))
+        sentence = text[start:following]
+        statements.append(Statement(sentence, kind_of(sentence), own, copied=copied))
     return tuple(statements)
 
 

@@ -8,6 +8,7 @@ a model are left out and counted.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -795,11 +796,26 @@ class _LibraryScreen:
                 return statement
             text = otherwise(f"[{cited.citation.marker}]", statement.part, language)
             behind = statement.text[cited.at :]
-            mark = replace(cited, at=len(text))
-            return replace(statement, text=f"{text}{behind}", citations=(mark,))
+            mark, copied = replace(cited, at=len(text)), (statement.part,)
+            return replace(statement, text=f"{text}{behind}", citations=(mark,), copied=copied)
 
-        statements = tuple(map(named, answer.statements))
+        statements = tuple(self._screen_copied(named(part)) for part in answer.statements)
         return self.own(replace(answer, statements=statements).text)
+
+    def _screen_copied(self, statement: Statement) -> Statement:
+        """A statement whose words that no model wrote steer nobody; its markers stay."""
+        text, marks, copied = statement.text, statement.citations, statement.copied
+        if copied is None or not all(words in text for words in copied):
+            copied = (text,)
+        for words in sorted({*copied}, key=len, reverse=True):  # a name may be within another
+            screened = self._screen_text(words)
+            if screened == self._redact(words):
+                continue
+            matches = re.finditer(re.escape(words), text)
+            changes = [Change(*match.span(), screened) for match in matches]
+            text = changed(text, changes)
+            marks = tuple(replace(mark, at=moved(mark.at, changes)) for mark in marks)
+        return replace(statement, text=text, citations=marks)
 
     def own(self, text: str) -> str:
         """Words of the language model of this machine, which have been checked."""

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -27,7 +35,7 @@ from localrag.rag.statements import own_sentence, words
 from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
-from localrag.tables.description import query_text
+from localrag.tables.description import copied_words, query_text
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.linking import of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
@@ -221,12 +229,15 @@ def _from_sheets(
         files=_listed(basis.files, language),
     )
     closing = _query_line(dataset, computed, language) + closing
-    closing = _results_by_file(dataset, computed, language) + closing
+    by_file, copied = _results_by_file(dataset, computed, language)
+    closing = by_file + closing
     for file, count in basis.unread_tables.items():
         note = render("computed_unread", language, count=str(count), file=short_name(file))
         closing += f"\n{note}"
+    copied += [*map(short_name, (*basis.files, *basis.unread_tables))]
+    notice = _notice(closing, dataset, computed, copied)
     return (
-        yield from _computed_answer(question, dataset, computed, cited, references, basis, closing)
+        yield from _computed_answer(question, dataset, computed, cited, references, basis, notice)
     )
 
 
@@ -310,8 +321,9 @@ def _from_documents(
     if basis.questions != (question,):
         questions = LANGUAGES[language].space.join(basis.questions)
         closing = f"{render('computed_asked', language, questions=questions)}\n{closing}"
+    notice = _notice(closing, dataset, computed, [*map(short_name, undecided)])
     return (
-        yield from _computed_answer(question, dataset, computed, cited, references, basis, closing)
+        yield from _computed_answer(question, dataset, computed, cited, references, basis, notice)
     )
 
 
@@ -492,14 +504,16 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
                 citations=tuple(_marks(len(text), marks)),
                 rating="fully supported" if side.reply.supported else "partially supported",
                 share=1.0 if side.reply.supported else 0.5,
+                copied=(side.name, side.reply.text),
             )
         )
     if result.conclusion:
         marks = list(dict.fromkeys(mark.citation for side in statements for mark in side.citations))
         text = result.conclusion
-        statements.insert(0, Statement(f"{text}\n\n", citations=tuple(_marks(len(text), marks))))
+        cited = tuple(_marks(len(text), marks))
+        statements.insert(0, Statement(f"{text}\n\n", citations=cited, copied=()))
     if result.difference:
-        statements.append(Statement(f"\n{result.difference}", "notice"))
+        statements.append(Statement(f"\n{result.difference}", "notice", copied=()))
     yield from statements
     documents = {document for side in result.sides for document in side.reply.documents}
     answer = finished(question, statements, chunks, grounded=True)
@@ -557,7 +571,7 @@ def _computed_answer(
     cited: Cites,
     references: Mapping[int, Reference],
     basis: Basis,
-    closing: str,
+    notice: Statement,
 ) -> Pieces:
     """The values with their citations, and what they rest on; both readings where they differ.
 
@@ -565,11 +579,10 @@ def _computed_answer(
     """
     language = answer_language(question)
     chunks, citations = cited
-    notice = Statement(closing, "notice")
     if computed.doubt in ("no query", "nothing"):  # as any other question, then
         return False
     if not computed.sure:
-        statements = [Statement(f"{_doubt(computed, language)}\n\n", "notice"), notice]
+        statements = [_doubt(computed, language), notice]
         yield from statements
         yield replace(finished(question, statements, chunks), basis=basis)
         return True
@@ -579,7 +592,7 @@ def _computed_answer(
     statements = []
     if named:
         head = _count_text(dataset, computed, language)
-        statements.append(Statement(f"{head}\n", rating="fully supported", share=1.0))
+        statements.append(Statement(f"{head}\n", rating="fully supported", share=1.0, copied=()))
     for number, (value, rows) in enumerate(values, 1):
         text = f"- {value}" if len(values) > 1 or statements else value
         marks = tuple(_marks(len(text), [by_row[row] for row in rows if row in by_row]))
@@ -590,12 +603,24 @@ def _computed_answer(
                 citations=marks,
                 rating="fully supported",
                 share=1.0,
+                copied=(value,),
             )
         )
     statements.append(notice)
     yield from statements
     yield replace(finished(question, statements, chunks, grounded=True), basis=basis)
     return True
+
+
+def _notice(closing: str, dataset: Dataset, computed: Computed, copied: Sequence[str]) -> Statement:
+    """What stands behind the values; `copied` are words of documents in it, but for the query's."""
+    query = copied_words(dataset, computed.query) if computed.query else ()
+    return Statement(closing, "notice", copied=_words_in(closing, (*copied, *query)))
+
+
+def _words_in(text: str, words: Iterable[str]) -> tuple[str, ...]:
+    """Those that are told, for of many only the first are."""
+    return tuple(dict.fromkeys(word for word in words if word and word in text))
 
 
 def _marks(at: int, citations: Sequence[Citation]) -> Iterator[Cited]:
@@ -759,19 +784,23 @@ def _query_line(dataset: Dataset, computed: Computed, language: LanguageCode) ->
     return f"{render('computed_query', language, query=text)}\n"
 
 
-def _results_by_file(dataset: Dataset, computed: Computed, language: LanguageCode) -> str:
+def _results_by_file(
+    dataset: Dataset, computed: Computed, language: LanguageCode
+) -> tuple[str, list[str]]:
     """Lines with what each file gives by itself, where several are computed as one; else "".
+
+    And the names and the results that are in them.
 
     Of payrolls, one a month, a question may mean one alone ("December's payroll"). Where words of a
     question name files, `of_named_files` has taken those; what it does not understand is told so.
     """
     query, names = computed.query, [short_name(source) for source in dataset.sources]
     if query is None or not computed.sure or not 1 < len({*names}) == len(names) <= _BY_FILE:
-        return ""
+        return "", []
     is_long = query.compute == "list" and len(computed.rows) > MOST_CITED
     if is_long or any(condition.key == "file" for condition in query.where):
-        return ""
-    results = []
+        return "", []
+    results, told = [], list[str]()
     for name in names:
         where = (*query.where, Condition("file", "=", name))
         of_file = computed_by(computed.question, replace(query, where=where), dataset)
@@ -781,21 +810,26 @@ def _results_by_file(dataset: Dataset, computed: Computed, language: LanguageCod
             values = _values(dataset, of_file, language) if of_file.sure else ()
             # Of rows of several files each has its file's name in front.
             texts = [text.removeprefix(f"{name}, ") for text, _ in values] or ["–"]
+        told += [name, *texts]
         result = LANGUAGES[language].comma.join(texts)
         line = render("computed_beside", language, value=name, beside=result)
         results.append(f"- {line}\n")
-    return f"{render('computed_by_file', language, results=''.join(results))}\n"
+    return f"{render('computed_by_file', language, results=''.join(results))}\n", told
 
 
-def _doubt(computed: Computed, language: LanguageCode) -> str:
+def _doubt(computed: Computed, language: LanguageCode) -> Statement:
     if computed.doubt == "currencies":
         listed = _listed(computed.currencies, language)
-        return render("computed_currencies", language, currencies=listed)
-    readings = []
+        text = render("computed_currencies", language, currencies=listed)
+        copied = _words_in(text, map(short_name, computed.currencies))
+        return Statement(f"{text}\n\n", "notice", copied=copied)
+    readings, values = [], list[str]()
     for result in (computed.result, computed.other):
-        rows = [", ".join(shown(v, "") for v in row if v is not None) for row in result.rows[:8]]
-        readings.append("; ".join(filter(None, rows)) or "–")
-    return render("computed_doubt", language, first=readings[0], second=readings[1])
+        rows = [[shown(v, "") for v in row if v is not None] for row in result.rows[:8]]
+        values += (value for row in rows for value in row)
+        readings.append("; ".join(filter(None, map(", ".join, rows))) or "–")
+    text = render("computed_doubt", language, first=readings[0], second=readings[1])
+    return Statement(f"{text}\n\n", "notice", copied=_words_in(text, values))
 
 
 def _listed(names: Sequence[str], language: LanguageCode, most: int = 6) -> str:

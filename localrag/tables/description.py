@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from localrag.languages import LANGUAGES, LanguageCode
-from localrag.printable import filled
+from localrag.printable import as_name, filled
 from localrag.prompts import template
 from localrag.tables.query import Condition, Query, group_of
-from localrag.tables.sheets import Dataset, SheetColumn
+from localrag.tables.sheets import Dataset, SheetColumn, file_name
 from localrag.text.normalize import fold
 
 _SAMPLE_ROWS = 3
@@ -57,7 +57,7 @@ def described(
         for row in dataset.rows[:_SAMPLE_ROWS]
     ]
     heads = " | ".join(column.key for column in columns)
-    names = [source.replace("\\", "/").rpartition("/")[2] for source in dataset.sources[:6]]
+    names = [file_name(source) for source in dataset.sources[:6]]
     together = ", ".join(names) + ", all in one table" * (len(names) > 1)
     return "\n".join(
         [f"data of {together}", *lines, f"{len(dataset.rows)} rows:", heads, *sample, "…"]
@@ -91,6 +91,19 @@ def query_text(
         ]
     listed = f"{space}{words['and']}{space}".join(either)
     return filled(words["where"], {"words": computed, "conditions": listed})
+
+
+def copied_words(dataset: Dataset, query: Query) -> Iterator[str]:
+    """The names of columns and the values that may be in `query_text`, as they are written there.
+
+    The columns of documents that were asked have questions of the model for their names.
+    """
+    if dataset.tables:
+        keys = [query.of, query.by or query.of, *(condition.key for condition in query.where)]
+        keys += [str(condition.value) for condition in query.where if condition.is_column]
+        yield from (as_name(dataset.column(key).name) for key in keys)
+    values = (condition.value for condition in query.where if not condition.is_column)
+    yield from (as_name(value) for value in values if isinstance(value, str))
 
 
 def _condition_text(dataset: Dataset, condition: Condition, words: Mapping[str, str]) -> str:

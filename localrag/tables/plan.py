@@ -20,7 +20,7 @@ from localrag.prompts import YES_NO, render, with_examples
 from localrag.tables.collections import Collection
 from localrag.tables.description import described, relevant
 from localrag.tables.query import COMPUTES, Compute
-from localrag.tables.sheets import Dataset
+from localrag.tables.sheets import Dataset, file_name
 from localrag.text.language import answer_language
 from localrag.types import Message
 
@@ -198,16 +198,14 @@ def _judged(rows: Rows, question: str, language: LanguageCode) -> tuple[str, str
     """Rows as a model reads them, and the prompt that asks whether they are meant."""
     if isinstance(rows, Dataset):
         return described(rows, relevant(question, rows.columns)), "rows_fit"
-    names = [source.replace("\\", "/").rpartition("/")[2] for source in rows.sources[:_NAMED]]
+    names = [file_name(source) for source in rows.sources[:_NAMED]]
     more = ", …" if len(rows.sources) > _NAMED else ""
-    folder = rows.folder.replace("\\", "/").rpartition("/")[2]
     prefix = LANGUAGES[language].words.table_documents.format(
-        count=len(rows.documents), folder=folder
+        count=len(rows.documents), folder=file_name(rows.folder)
     )
     return f"{prefix} {', '.join(names)}{more}", "documents_fit"
 
 
 def _words(dataset: Dataset) -> str:
     columns = (f"{column.name} {' '.join(column.values)}" for column in dataset.columns)
-    names = (source.replace("\\", "/").rpartition("/")[2] for source in dataset.sources)
-    return " ".join([*names, *dataset.sheets, *columns])
+    return " ".join([*map(file_name, dataset.sources), *dataset.sheets, *columns])

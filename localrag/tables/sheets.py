@@ -367,9 +367,17 @@ def _told_apart(names: Sequence[str]) -> list[str]:
 
 
 def short_name(source: str) -> str:
-    """The name of a file without its folders and its suffix."""
+    """The name of a file on one line, without its folders and its suffix."""
     path = PureWindowsPath(source) if "\\" in source else PurePosixPath(source)
-    return path.stem
+    return " ".join(path.stem.split())
+
+
+def file_name(source: str) -> str:
+    """The name of a file or a folder on one line, without what it lies in.
+
+    With line ends of its own it could write lines of a prompt.
+    """
+    return " ".join(source.replace("\\", "/").rpartition("/")[2].split())
 
 
 def key_of(name: str, taken: set[str]) -> str:

@@ -308,6 +308,18 @@ def test_a_step_that_cannot_be_told_is_damage(served: Served, http: httpx.Client
         assert response.status_code == 200 or "catalogue" in response.json()["error"]["message"]
 
 
+def test_what_no_model_wrote_is_kept_as_such_and_not_known_of_earlier_records() -> None:
+    answer = answered("It was opened in 1907.")
+    (statement,) = answer.statements
+    record = history._encode_answer(
+        replace(answer, statements=(replace(statement, copied=("1907",)),))
+    )
+    (kept,) = history._decode_answer(record).statements
+    assert kept.copied == ("1907",)
+    (earlier,) = history._decode_answer(record.replace(',"copied":["1907"]', "")).statements
+    assert (earlier.text, earlier.copied) == (statement.text, None)
+
+
 def test_an_answer_that_was_computed_goes_with_whatever_it_was_computed_from(
     tmp_path: Path,
 ) -> None:

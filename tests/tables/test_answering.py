@@ -30,7 +30,7 @@ from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
 from localrag.tables.records import LATE, Cell, CellDone, Column, Event, Patience, Reply, Row, Value
 from localrag.tables.records import Table as Grid
-from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets
+from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, short_name
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Answer, Chunk, Citation, Place, ScoredChunk, Statement, Step
 
@@ -291,6 +291,7 @@ def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() ->
     assert answer is not None
     assert answer.basis is not None
     assert answer.basis.undecided == ("/firm/contracts/marsh.docx",)
+    assert [part.copied for part in answer.statements] == [(), ("veld",), ("marsh",)]
 
 
 @pytest.mark.parametrize(
@@ -408,6 +409,39 @@ def test_an_answer_says_what_was_computed_and_what_was_not_read(question: str, t
     assert answer is not None
     assert answer.basis is not None
     assert answer.basis.unread_tables == {"/firm/stock.csv": 7}
+
+
+def test_an_answer_says_which_of_its_words_no_model_wrote() -> None:
+    fits = [LIST, *[FITS] * 3]
+    llm = ScriptedLLM(["SELECT Work FROM data WHERE Cost_GBP > 15"] * MOST_QUERIES, fits)
+    library = access(Filled([]), hits=["/firm/fridge-1.csv"], sheets=[logs()])
+    _, answer, _ = run("Which work cost more than 15 GBP?", llm, library)
+    assert answer is not None
+    *values, notice = [statement.copied or () for statement in answer.statements]
+    assert values == [("repair",)]
+    assert {"fridge-1", "fridge-2", "autoclave", "Work", "Cost GBP", "repair"} <= {*notice}
+
+
+def test_two_readings_say_which_of_their_words_are_cells() -> None:
+    llm = ScriptedLLM([BELOW[0], "SELECT Item FROM data"] * 2 + ["?"], [LIST, FITS, MAYBE])
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    _, answer, _ = run("Which items are below their minimum?", llm, library)
+    assert answer is not None
+    readings, closing = answer.statements
+    assert readings.copied == ("gloves", "soap", "masks")
+    assert closing.copied is not None
+    assert closing.copied[:2] == ("stock", "Item")
+
+
+@pytest.mark.parametrize("name", ["a\nQuestion: b", "a\u2028Question:\r\nb"])
+def test_the_name_of_a_file_writes_no_line_of_a_prompt(name: str) -> None:
+    sheet = replace(stock(), sources=(f"/firm/{name}.csv",))
+    group = collections([record(f"/firm/{name}/{name}{n}.docx", "Contract") for n in range(3)])[0]
+    for rows in (sheet, group):
+        text = "\n".join(message.content for message in plan.fit_messages("Which?", rows))
+        assert "a Question: b" in text
+        assert name not in text
+    assert short_name(f"/firm/{name}.csv") == "a Question: b"
 
 
 def test_a_row_whose_document_is_removed_meanwhile_is_not_cited() -> None:
@@ -627,7 +661,7 @@ def test_what_each_file_gives_stands_beside_what_all_give(sql: str, told: str) -
     statement = f"SELECT {sql}" if "FROM" in sql else f"SELECT {sql} FROM data"
     computation = compute("What does all of it cost?", logs(), ScriptedLLM([statement] * 3))
     assert computation.sure
-    assert _results_by_file(logs(), computation, "en") == told
+    assert _results_by_file(logs(), computation, "en")[0] == told
 
 
 def test_readings_that_agree_on_the_rows_tell_all_columns_that_they_list() -> None:

@@ -75,7 +75,7 @@ def test_where_no_side_is_named_the_documents_of_the_search_are_asked() -> None:
     ask = replying({MARSH: "GBP 400", VELD: "GBP 250"})
     llm = ScriptedLLM([proposal("What does it cost?"), "Veld is cheaper."], [COMPARE, SMALLER])
     hits = [MARSH, MARSH, OTTWAY, VELD]
-    text, _, steps = run(
+    text, answer, steps = run(
         "Which of the two is cheaper?", llm, access(Filled([]), hits=hits, ask=ask)
     )
     assert text == (
@@ -84,6 +84,13 @@ def test_where_no_side_is_named_the_documents_of_the_search_are_asked() -> None:
     )
     states = [step.values["state"] for step in steps if step.kind == "cell"]
     assert states == ["found", "not stated", "found"]
+    assert answer is not None
+    assert [statement.copied for statement in answer.statements] == [
+        (),
+        ("Contract with Marsh", "GBP 400"),
+        ("Contract with Veld", "GBP 250"),
+        (),
+    ]
 
 
 @pytest.mark.parametrize("texts", [{NAMED[0]: "24 days"}, {NAMED[1]: "36 days"}, {}])
