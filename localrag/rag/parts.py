@@ -95,8 +95,8 @@ def read(
     passages, places = list(chunks), dict[str, tuple[int, ...]]()
     for part in parts:
         asked = in_context(part, question)
-        found = yield from tools.find(asked)
-        hits = tools.fitting(found, tools.room(question), passage_of)[:_MOST_READ]
+        hits = yield from tools.find(asked)
+        hits = tools.fitting(hits, tools.room(question), passage_of)[:_MOST_READ]
         evidence = yield from reader.read(asked, hits, language)
         if evidence is not None:
             places[part] = tuple(_place(hits[number - 1], passages) for number in evidence.numbers)

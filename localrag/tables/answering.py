@@ -614,7 +614,7 @@ def _computed_answer(
 
 def _notice(closing: str, dataset: Dataset, computed: Computed, copied: Sequence[str]) -> Statement:
     """What stands behind the values; `copied` are words of documents in it, but for the query's."""
-    query = copied_words(dataset, computed.query) if computed.query else ()
+    query = copied_words(dataset, computed.query, computed.beside) if computed.query else ()
     return Statement(closing, "notice", copied=_words_in(closing, (*copied, *query)))
 
 

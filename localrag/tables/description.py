@@ -93,13 +93,18 @@ def query_text(
     return filled(words["where"], {"words": computed, "conditions": listed})
 
 
-def copied_words(dataset: Dataset, query: Query) -> Iterator[str]:
+def copied_words(dataset: Dataset, query: Query, beside: Sequence[str] = ()) -> Iterator[str]:
     """The names of columns and the values that may be in `query_text`, as they are written there.
 
     The columns of documents that were asked have questions of the model for their names.
     """
     if dataset.tables:
-        keys = [query.of, query.by or query.of, *(condition.key for condition in query.where)]
+        keys = [
+            query.of,
+            *beside,
+            query.by or query.of,
+            *(condition.key for condition in query.where),
+        ]
         keys += [str(condition.value) for condition in query.where if condition.is_column]
         yield from (as_name(dataset.column(key).name) for key in keys)
     values = (condition.value for condition in query.where if not condition.is_column)
