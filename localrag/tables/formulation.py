@@ -42,7 +42,10 @@ SURE, _FEWEST = 0.6, 2
 """The share of the queries that give something from which on what they give is the answer, and how
 many these must be."""
 _SAME_ROWS = 0.75
-"""The share of them that must list the very same rows to be told with all columns they list."""
+"""The share of them, and three at least, that must list the very same rows to be told with all
+columns that they list. Of 55 lists of made-up organisations three that were told with another
+column and three that were not told come out right so, and none wrong; the bound was chosen on them.
+"""
 _BESIDE = 3
 """Columns that are told beside the one that most readings list of the same rows."""
 _TEMPERATURE = 0.8
@@ -122,7 +125,7 @@ def compute(
     # Which rows are meant is one thing, which of their columns another.
     total = sum(outcome.queries.total() for outcome in ranked)
     same_rows = max(lists.values(), key=Counter.total, default=queries)
-    if same_rows.total() > queries.total() and same_rows.total() >= _SAME_ROWS * total:
+    if same_rows.total() > queries.total() and same_rows.total() >= max(_ALIKE, _SAME_ROWS * total):
         queries = same_rows
     query, alike = queries.most_common(1)[0][0], queries.total()
     share = alike / total
