@@ -674,13 +674,12 @@ def _values(
 
 
 def _columns_of(dataset: Dataset, row: int, keys: Sequence[str], language: LanguageCode) -> str:
-    """Some columns of a row, each with its name: "Date: 2026-03-02 | Bar: Ola"."""
+    """Some columns of a row in the sheet's order, with names: "Date: 2026-03-02 | Bar: Ola"."""
     values = dataset.rows[row - 1]
     texts = (
         render("computed_beside", language, value=column.name, beside=shown(value, column.unit))
-        for key in keys
         for column, value in zip(dataset.columns, values, strict=True)
-        if column.key == key and value not in (None, "")
+        if column.key in keys and value not in (None, "")
     )
     return " | ".join(texts)
 

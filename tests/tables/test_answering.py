@@ -673,8 +673,8 @@ def test_readings_that_agree_on_the_rows_tell_all_columns_that_they_list() -> No
     assert (computation.rows, computation.beside) == ((3, 5), ("Date", "Cost_GBP"))
     texts = [text for text, _ in answering._values(logs(), computation, "en")]
     assert texts == [
-        "Work: repair | Date: 2025-01-07 | Cost GBP: 20 GBP",
-        "Work: repair | Date: 2025-01-07 | Cost GBP: 99 GBP",
+        "Date: 2025-01-07 | Work: repair | Cost GBP: 20 GBP",
+        "Date: 2025-01-07 | Work: repair | Cost GBP: 99 GBP",
     ]
 
 
