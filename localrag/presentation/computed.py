@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from localrag.documents.formats.table import shown_name
@@ -33,14 +33,32 @@ def answer_text(dataset: Dataset, computed: Computed, result: QueryResult | None
     if result.error:
         return tr("no result")
     unit = _unit(dataset, computed.query) if result is computed.result else ""
+    columns = _columns(dataset, computed) if computed.beside and result is computed.result else []
     rows = [
         ", ".join(_value_text(value, unit) for value in row if value is not None)
         for row in result.rows[:SHOWN]
     ]
-    more = len(result.rows) - SHOWN
+    if columns:
+        rows = [_row_text(dataset, row, columns) for row in computed.rows[:SHOWN]]
+    more = (len(computed.rows) if columns else len(result.rows)) - SHOWN
     if more > 0:
         rows.append(tr("and {count} more", count=more))
     return "; ".join(row for row in rows if row) or tr("no result")
+
+
+def _columns(dataset: Dataset, computed: Computed) -> list[int]:
+    """The places of the columns that are told of a list's rows, in the sheet's order."""
+    keys = {computed.query.of if computed.query else "", *computed.beside}
+    return [place for place, column in enumerate(dataset.columns) if column.key in keys]
+
+
+def _row_text(dataset: Dataset, row: int, columns: Sequence[int]) -> str:
+    values = dataset.rows[row - 1]
+    return " | ".join(
+        f"{dataset.columns[place].name}: {_value_text(values[place], dataset.columns[place].unit)}"
+        for place in columns
+        if values[place] is not None
+    )
 
 
 def _value_text(value: object, unit: str) -> str:
@@ -64,7 +82,9 @@ def computed_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
         yield tr("First reading: {answer}", answer=answer_text(dataset, computed))
         yield tr("Second reading: {answer}", answer=answer_text(dataset, computed, computed.other))
     if computed.query is not None:
-        words = query_text(dataset, computed.query, answer_language(computed.question))
+        words = query_text(
+            dataset, computed.query, answer_language(computed.question), computed.beside
+        )
         yield tr("Computed: {words}.", words=words)
     for sql in dict.fromkeys((computed.result.sql, computed.other.sql)):
         if sql:
@@ -139,10 +159,15 @@ def basis_lines(basis: Basis) -> Iterator[str]:
 
 
 def computed_json(dataset: Dataset, computed: Computed) -> dict[str, Any]:
-    """The same as plain data."""
+    """The same as plain data; `columns` are those of the answer where it has more than one."""
+    columns = _columns(dataset, computed) if computed.beside else []
+    values = [list(row) for row in computed.values]
+    if columns:
+        values = [[dataset.rows[row - 1][place] for place in columns] for row in computed.rows]
     return {
         **picked(computed, "question", "sure", "doubt"),
-        "answer": [list(row) for row in computed.values] if computed.sure else None,
+        "answer": values if computed.sure else None,
+        "columns": [dataset.columns[place].name for place in columns],
         "unit": _unit(dataset, computed.query),
         "readings": [
             picked(result, "sql", "rows", "error") for result in (computed.result, computed.other)

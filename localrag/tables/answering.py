@@ -39,7 +39,7 @@ from localrag.tables.description import copied_words, query_text
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.linking import of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
-from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Table
+from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Reply, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
 from localrag.tables.values import in_days, separated
 from localrag.text.figures import counts_asked
@@ -504,7 +504,7 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
                 citations=tuple(_marks(len(text), marks)),
                 rating="fully supported" if side.reply.supported else "partially supported",
                 share=1.0 if side.reply.supported else 0.5,
-                copied=(side.name, side.reply.text),
+                copied=(side.name, *_copied(side.reply)),
             )
         )
     if result.conclusion:
@@ -519,6 +519,11 @@ def _from_sides(question: str, access: LibraryAccess, chooser: Chooser, llm: LLM
     answer = finished(question, statements, chunks, grounded=True)
     yield replace(answer, documents=tuple(sorted(documents)))
     return True
+
+
+def _copied(reply: Reply) -> tuple[str, ...]:
+    """What no model wrote of a reply; all where nobody knows."""
+    return (reply.text,) if reply.copied is None else reply.copied
 
 
 def _from_parts(
@@ -788,7 +793,7 @@ def _results_by_file(
 ) -> tuple[str, list[str]]:
     """Lines with what each file gives by itself, where several are computed as one; else "".
 
-    And the names and the results that are in them.
+    And the names and the results that are in them. Nothing for a list, whose rows are cited.
 
     Of payrolls, one a month, a question may mean one alone ("December's payroll"). Where words of a
     question name files, `of_named_files` has taken those; what it does not understand is told so.
@@ -796,24 +801,31 @@ def _results_by_file(
     query, names = computed.query, [short_name(source) for source in dataset.sources]
     if query is None or not computed.sure or not 1 < len({*names}) == len(names) <= _BY_FILE:
         return "", []
-    is_long = query.compute == "list" and len(computed.rows) > MOST_CITED
-    if is_long or any(condition.key == "file" for condition in query.where):
+    # The names of sheets, where there are several, stand behind those of files.
+    key = dataset.columns[-2 if len(dataset.sheets) > 1 else -1].key
+    used = {query.of, query.by, *(condition.key for condition in query.where)}
+    if query.compute == "list" or key in used:
         return "", []
     results, told = [], list[str]()
     for name in names:
-        where = (*query.where, Condition("file", "=", name))
+        where = (*query.where, Condition(key, "=", name))
         of_file = computed_by(computed.question, replace(query, where=where), dataset)
         if query.compute == "count":
             texts = [str(len(of_file.rows))]
         else:
             values = _values(dataset, of_file, language) if of_file.sure else ()
-            # Of rows of several files each has its file's name in front.
-            texts = [text.removeprefix(f"{name}, ") for text, _ in values] or ["–"]
+            texts = [_without_file(text, name, language) for text, _ in values] or ["–"]
         told += [name, *texts]
         result = LANGUAGES[language].comma.join(texts)
         line = render("computed_beside", language, value=name, beside=result)
         results.append(f"- {line}\n")
     return f"{render('computed_by_file', language, results=''.join(results))}\n", told
+
+
+def _without_file(text: str, name: str, language: LanguageCode) -> str:
+    """A value without its file's name, which stands in front where rows are of several files."""
+    alone = render("computed_beside", language, value=name, beside="")
+    return text.removeprefix(alone).removeprefix(f"{name}, ")
 
 
 def _doubt(computed: Computed, language: LanguageCode) -> Statement:

@@ -273,6 +273,8 @@ def reply_of(answer: Answer) -> Reply:
         for step in answer.trace
         if step.kind in ("relevance", "answerable") and step.score is not None
     ]
+    is_known = all(statement.copied is not None for statement in own)
+    copied = tuple(part for statement in own for part in statement.copied or ())
     return Reply(
         text=words(own).strip(),
         stated=answer.grounded,
@@ -280,6 +282,7 @@ def reply_of(answer: Answer) -> Reply:
         confidence=max(grades, default=None),
         citations=citations_of(own),
         seconds=answer.seconds,
+        copied=copied if is_known else None,
     )
 
 

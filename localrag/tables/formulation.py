@@ -124,7 +124,7 @@ def compute(
     queries = ranked[0].queries
     # Which rows are meant is one thing, which of their columns another.
     total = sum(outcome.queries.total() for outcome in ranked)
-    same_rows = max(lists.values(), key=Counter.total, default=queries)
+    same_rows = max(lists.values(), key=Counter.total, default=Counter[Query]())
     if same_rows.total() > queries.total() and same_rows.total() >= max(_ALIKE, _SAME_ROWS * total):
         queries = same_rows
     query, alike = queries.most_common(1)[0][0], queries.total()
@@ -135,8 +135,9 @@ def compute(
         doubt = "nothing"
     other = ranked[1].result if doubt == "differ" and len(ranked) > 1 else computed.result
     columns = Counter[str]()
-    for listed, count in queries.items():
-        columns[listed.of] += count
+    if queries is same_rows:
+        for listed, count in queries.items():
+            columns[listed.of] += count
     beside = tuple(key for key, _ in columns.most_common(1 + _BESIDE) if key != query.of)
     return replace(computed, other=other, doubt=computed.doubt or doubt, share=share, beside=beside)
 

@@ -94,7 +94,8 @@ class Reply:
 
     `stated` is false for a refusal. `supported` says whether each sentence that was checked is
     borne out. `confidence` is the grade of the passage that was read, from 0 to 1, or None.
-    `documents` are the ids of those that one side of a comparison comes from.
+    `documents` are the ids of those that one side of a comparison comes from, `copied` the words in
+    `text` that no model wrote, as of a `Statement`.
     """
 
     text: str
@@ -104,6 +105,7 @@ class Reply:
     citations: tuple[Citation, ...] = ()
     seconds: float = 0.0
     documents: tuple[str, ...] = ()
+    copied: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

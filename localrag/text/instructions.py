@@ -38,7 +38,7 @@ _FRAME = re.compile(
     r"|系统|用户|助[手理]|问题?|答案?|指令)\s*[:#]"
     r"|\b(?:end of|[a-z]+ ends?) (?:the )?(?:document|passage|text|context|file)|到此结束|已结束"
     r"|(?:^|\W)(?:\w[ -]+){9}"
-    r"|\b10/10\b",
+    r"|\b10/10\b(?!/\d)",  # a grade, not 10/10/2025
     re.MULTILINE,
 )
 """Marks of a chat template or of the prompt itself, hidden markup, and words that were spelt apart.

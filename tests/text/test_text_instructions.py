@@ -83,6 +83,7 @@ def test_what_could_steer_a_model_is_caught(sentence: str) -> None:
         "Boiler --> pump --> tank",
         "",
         "  \n",
+        "Invoice of 10/10/2025, paid.",
     ],
 )
 def test_plain_prose_is_not(text: str) -> None:

@@ -141,6 +141,8 @@ class Installer:
             models = beside.submit(self._fetch_models)
             try:
                 environment = self._sound_environment() or self._make_environment()
+                if models.done():
+                    models.result()  # what is wrong with them is told before minutes of trials
                 environments.try_out(environment, self._manifest.localrag, self._distributions())
                 return environment, models.result()
             except BaseException:
