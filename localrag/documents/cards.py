@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import PurePath, PureWindowsPath
 from typing import Literal
 
@@ -65,8 +66,6 @@ _PARTY_LINE = re.compile(
 )
 _NUMBER_RUN = re.compile(r"[\w/-]++")
 """The signs of numbers, as many as stand together: "INV-2024-017" of "see INV-2024-017, p. 3"."""
-_TO_TWO_DIGITS = re.compile(r".*\d{2}")
-"""Of such a run what ends with its last two digits: "INV-2024" of "INV-2024-A"."""
 _NUMBER = re.compile(r"(?<![\w-])[A-Z]{1,6}[-/]?\d[\dA-Z]*(?:[-/]\d[\dA-Z]*)*(?![\w-])")
 """INV-2024-017, HT2023-05."""
 
@@ -158,10 +157,12 @@ def _numbers(text: str) -> Iterator[str]:
     Looked for once a run: a lookahead would do so at each place of it.
     """
     for run in _NUMBER_RUN.findall(text):
-        if digits := _TO_TWO_DIGITS.match(run):
-            for match in _NUMBER.finditer(run):
-                if match.start() <= digits.end() - 2:
-                    yield match[0]
+        last = max(
+            (n for n, pair in enumerate(pairwise(run)) if "".join(pair).isdecimal()), default=-1
+        )
+        for match in _NUMBER.finditer(run):
+            if match.start() <= last:
+                yield match[0]
 
 
 def _first(values: Iterable[str]) -> tuple[str, ...]:
