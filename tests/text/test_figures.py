@@ -186,3 +186,16 @@ def test_a_long_line_of_figures_takes_no_long_time() -> None:
 )
 def test_large_numbers_in_words_get_their_digits(text: str, shown: str) -> None:
     assert with_digits(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("question", "unit"),
+    [
+        ("还有几单没到货？", "单"),
+        ("一共多少笔？", "笔"),
+        ("多少单位参加？", ""),
+        ("几乎没有吗？", None),
+    ],
+)
+def test_what_is_counted_in_chinese(question: str, unit: str | None) -> None:
+    assert counts_asked(question) == unit
