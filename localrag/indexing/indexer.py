@@ -34,7 +34,7 @@ from localrag.documents.formats.table import (
     format_of,
 )
 from localrag.documents.worker import storable
-from localrag.errors import ParsingError
+from localrag.errors import ParsingError, SlowFileError
 from localrag.indexing import unread
 from localrag.indexing.ahead import Ahead, Task
 from localrag.indexing.events import (
@@ -50,7 +50,7 @@ from localrag.indexing.events import (
     Unchanged,
     Vanished,
 )
-from localrag.indexing.inside import DEEPEST, NestedFileBudget, inside_of, too_many
+from localrag.indexing.inside import DEEPEST, NestedFileBudget, inside_of, too_many, too_slow
 from localrag.indexing.passages import BATCH, Passages
 from localrag.indexing.paths import (
     gone_from,
@@ -541,7 +541,10 @@ class Indexer:
             name = record.state.path[len(state.path) :]
             if os.sep + name[1:].partition(os.sep)[0] not in inside:
                 run.gone.append(record.state.path)
-        for name, attachment in inside.items():
+        for number, (name, attachment) in enumerate(inside.items()):
+            if not room.slow:
+                run.skipped.append(too_slow(path, len(inside) - number))
+                break
             place = Path(f"{path}{name}")
             if not format_of(place) and (
                 error := refusal(place, attachment.data[:SAMPLE], len(attachment.data))
@@ -554,6 +557,7 @@ class Indexer:
                 digest = hashlib.sha256(attachment.data).hexdigest()
                 self._hold(_ReadFile(place, child, attachment.data, digest), run, room, depth + 1)
             except ParsingError as failed:
+                room.slow -= isinstance(failed, SlowFileError)
                 run.fail(unread.failed(child, failed))
 
     def _flush(self, run: Run) -> None:

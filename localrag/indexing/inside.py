@@ -16,6 +16,10 @@ MOST_ATTACHED = 1000
 DEEPEST = 5
 """Mails within mails."""
 
+MOST_SLOW = 3
+"""Files inside one whose reading was given up for its time: a mail that was made to hang a reader
+holds hundreds, and each may take a minute."""
+
 
 @dataclass(slots=True)
 class NestedFileBudget:
@@ -25,6 +29,7 @@ class NestedFileBudget:
     """Whether what could not be read of it is tried again, though the file is as it was."""
     files: int = MOST_ATTACHED
     bytes: int = SIZE_LIMIT
+    slow: int = MOST_SLOW
 
     def admit(self, attachment: Attachment) -> bool:
         """Whether it is within the bounds; then it counts."""
@@ -56,4 +61,16 @@ def too_many(path: Path, count: int) -> ParsingError:
         files=MOST_ATTACHED,
         size=SIZE_LIMIT // 2**20,
         depth=DEEPEST,
+    )
+
+
+def too_slow(path: Path, count: int) -> ParsingError:
+    """What is said of files that were left out since others before them hung the reader."""
+    return ParsingError(
+        "{source} holds {count} files that were left out: reading {slow} others inside it was "
+        "given up for the time it took.",
+        hint="Save them to a folder, and add that folder.",
+        source=str(path),
+        count=count,
+        slow=MOST_SLOW,
     )

@@ -11,11 +11,13 @@ import pytest
 from indexing.test_indexer import Room
 
 from localrag.documents.attachments import safe_name
+from localrag.documents.files import parse_file
 from localrag.documents.formats.table import shown_name
-from localrag.errors import EmptyFileError, UnsupportedFileError
+from localrag.errors import EmptyFileError, SlowFileError, UnsupportedFileError
 from localrag.indexing.events import Committed, Failed, FilesFound, Linked, Unchanged
-from localrag.indexing.inside import DEEPEST, MOST_ATTACHED
+from localrag.indexing.inside import DEEPEST, MOST_ATTACHED, MOST_SLOW
 from localrag.library.private import PrivateSources
+from localrag.types import Document
 
 
 @pytest.fixture
@@ -164,6 +166,27 @@ def test_what_mails_hold_is_bounded(room: Room) -> None:
     assert [error.values["count"] for error in report.skipped] == [1, 2]
     assert sum(path.startswith("wide.eml/") for path in held(room)) == MOST_ATTACHED
     assert max(path.count("/") for path in held(room)) == DEEPEST
+
+
+def test_a_mail_made_to_hang_the_reader_is_given_up_after_a_few(room: Room) -> None:
+    write(room, "m.eml", mail(**{f"a{number}_txt": f"apples {number}" for number in range(8)}))
+    hangs, tried = {"a1.txt", "a3.txt", "a4.txt", "a5.txt"}, []
+
+    def parse(path: Path, data: bytes, **options: Any) -> Document:
+        tried.append(path.name)
+        if path.name in hangs:
+            raise SlowFileError("Gave up on {source}", source=str(path))
+        return parse_file(path, data, **options)
+
+    report = room.add(parse=parse)
+    assert held(room) == ["m.eml", "m.eml/a0.txt", "m.eml/a2.txt"]
+    assert len(report.failed) == MOST_SLOW
+    (left_out,) = report.skipped
+    assert (left_out.values["count"], left_out.values["slow"]) == (3, MOST_SLOW)
+    assert "a5.txt" not in tried
+    hangs.clear()
+    room.add(parse=parse)
+    assert len(held(room)) == 9
 
 
 def test_rules_for_private_mails_cover_their_attachments(room: Room) -> None:
