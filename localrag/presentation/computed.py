@@ -33,23 +33,20 @@ def answer_text(dataset: Dataset, computed: Computed, result: QueryResult | None
     if result.error:
         return tr("no result")
     unit = _unit(dataset, computed.query) if result is computed.result else ""
-    columns = _columns(dataset, computed) if computed.beside and result is computed.result else []
-    rows = [
-        ", ".join(_value_text(value, unit) for value in row if value is not None)
-        for row in result.rows[:SHOWN]
-    ]
+    columns = computed.columns(dataset) if result is computed.result else []
     if columns:
+        count = len(computed.rows)
         rows = [_row_text(dataset, row, columns) for row in computed.rows[:SHOWN]]
-    more = (len(computed.rows) if columns else len(result.rows)) - SHOWN
+    else:
+        count = len(result.rows)
+        rows = [
+            ", ".join(_value_text(value, unit) for value in row if value is not None)
+            for row in result.rows[:SHOWN]
+        ]
+    more = count - SHOWN
     if more > 0:
         rows.append(tr("and {count} more", count=more))
     return "; ".join(row for row in rows if row) or tr("no result")
-
-
-def _columns(dataset: Dataset, computed: Computed) -> list[int]:
-    """The places of the columns that are told of a list's rows, in the sheet's order."""
-    keys = {computed.query.of if computed.query else "", *computed.beside}
-    return [place for place, column in enumerate(dataset.columns) if column.key in keys]
 
 
 def _row_text(dataset: Dataset, row: int, columns: Sequence[int]) -> str:
@@ -160,7 +157,7 @@ def basis_lines(basis: Basis) -> Iterator[str]:
 
 def computed_json(dataset: Dataset, computed: Computed) -> dict[str, Any]:
     """The same as plain data; `columns` are those of the answer where it has more than one."""
-    columns = _columns(dataset, computed) if computed.beside else []
+    columns = computed.columns(dataset)
     values = [list(row) for row in computed.values]
     if columns:
         values = [[dataset.rows[row - 1][place] for place in columns] for row in computed.rows]

@@ -651,6 +651,7 @@ def _values(
             by_value: dict[str, list[int]] = {}
             names = _name_columns(dataset, of) if query.compute != "list" else []
             meaning = _meaning_of_codes(dataset, query, rows) if query.compute == "list" else None
+            places = computed.columns(dataset)
             for row in rows:
                 text = shown(dataset.rows[row - 1][of], column.unit)
                 if meaning is not None and (beside := dataset.rows[row - 1][meaning]):
@@ -662,8 +663,8 @@ def _values(
                     text = render("computed_beside", language, value=label, beside=beside)
                 elif name:
                     text = render("computed_beside", language, value=name, beside=text)
-                if computed.beside:
-                    text = _columns_of(dataset, row, (query.of, *computed.beside), language)
+                if places:
+                    text = _row_text(dataset, row, places, language)
                 by_value.setdefault(text, []).append(row)
             yield from ((text, tuple(numbers)) for text, numbers in by_value.items())
         case "count":
@@ -678,15 +679,14 @@ def _values(
             yield shown(computed.values[0][0], column.unit), rows
 
 
-def _columns_of(dataset: Dataset, row: int, keys: Sequence[str], language: LanguageCode) -> str:
-    """Some columns of a row in the sheet's order, with names: "Date: 2026-03-02 | Bar: Ola"."""
-    values = dataset.rows[row - 1]
-    texts = (
+def _row_text(dataset: Dataset, row: int, places: Sequence[int], language: LanguageCode) -> str:
+    """Some columns of a row, each with its name: "Date: 2026-03-02 | Bar: Ola"."""
+    cells = [(dataset.columns[place], dataset.rows[row - 1][place]) for place in places]
+    return " | ".join(
         render("computed_beside", language, value=column.name, beside=shown(value, column.unit))
-        for column, value in zip(dataset.columns, values, strict=True)
-        if column.key in keys and value not in (None, "")
+        for column, value in cells
+        if value not in (None, "")
     )
-    return " | ".join(texts)
 
 
 def _count_text(dataset: Dataset, computed: Computed, language: LanguageCode) -> str:

@@ -85,6 +85,16 @@ class Computed:
         """The answer."""
         return self.result.rows
 
+    def columns(self, dataset: Dataset) -> list[int]:
+        """The places of the columns that are told of each row, in the sheet's order.
+
+        None where the answer is of one column, or no list.
+        """
+        if self.query is None or not self.beside:
+            return []
+        keys = {self.query.of, *self.beside}
+        return [place for place, column in enumerate(dataset.columns) if column.key in keys]
+
 
 @dataclass(slots=True)
 class _Outcome:

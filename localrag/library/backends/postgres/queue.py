@@ -148,7 +148,6 @@ class Jobs:
             f"DELETE FROM {SCHEMA}.jobs WHERE library = %s AND {policies.OLD_JOB}",
             [self._catalogue.number],
         )
-        self._swept = time.monotonic()
 
     def all(self) -> list[QueuedJob]:
         """Those that wait or run and those that ended last, in the order in which they came."""
@@ -196,8 +195,10 @@ class Jobs:
         """The next job for this node, if there is one and no other of this library runs."""
         with acting_as_server():
             # A library to which nobody adds any more would keep the last names for ever.
-            if time.monotonic() - self._swept > _SWEEP and self._may_forget():
-                self._forget_old()
+            if time.monotonic() - self._swept > _SWEEP:
+                self._swept = time.monotonic()
+                if self._may_forget():
+                    self._forget_old()
             return self._take(node, lease)
 
     def _take(self, node: str, lease: float) -> QueuedJob | None:
