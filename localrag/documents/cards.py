@@ -30,6 +30,12 @@ _MOST = 6
 _WORD_BREAK = re.compile(r"(?<=[a-z])(?=[A-Z])|[_\-.\s]+")
 """OttwayLease_v2-final -> Ottway Lease v2 final."""
 
+_NAME_DATE = re.compile(
+    r"(?<!\d)(?P<year>(?:19|20)\d\d)(?P<sign>[-_. ]?)(?P<month>0[1-9]|1[0-2])"
+    r"(?:(?P=sign)(?P<day>0[1-9]|[12]\d|3[01]))?(?!\d)"
+)
+"""payroll_202411, stock 2025-04, 2026_03_17 minutes: as files are named, and no text is dated."""
+
 _KIND_ORDER: tuple[CardKind, ...] = (
     *("amendment", "contract", "invoice", "quotation", "minutes"),
     *("policy", "report", "notice", "budget"),
@@ -77,14 +83,15 @@ def card_of(title: str, source: str, head: str) -> Card:
     name = _words(path.stem)
     folders = [_words(part) for part in path.parts[:-1] if part != path.anchor]
     named = f"{title}\n{path.stem}"
-    dates = _first(_dates(f"{named}\n{head}"))
+    own_dates = [*_named_dates(title, path.stem)]
+    dates = _first((*own_dates, *_dates(head)))
     return Card(
         title=title,
         name=name,
         folders=tuple(folders[-MOST_FOLDERS:]),
         kind=_kind(f"{title}\n{name}", path.suffix.lower()),
         standing=_standing("\n".join((title, name, *folders[-1:]))),
-        date=max(_dates(named), default="") or next(iter(dates), ""),
+        date=max(own_dates, default="") or next(iter(dates), ""),
         dates=dates,
         parties=_first(_parties(f"{title}\n{head}")),
         numbers=_first(_numbers(f"{named}\n{head}")),
@@ -94,12 +101,27 @@ def card_of(title: str, source: str, head: str) -> Card:
 def own_date(title: str, source: str) -> str:
     """The newest date that a document's title and its file's name give, "" for none."""
     stem = source.replace("\\", "/").rpartition("/")[2].rpartition(".")[0]
-    return max(_dates(f"{title}\n{stem}"), default="")
+    return max(_named_dates(title, stem), default="")
 
 
 def card_text(card: Card) -> str:
     """The words by which a document is found: what all its passages inherit."""
     return "\n".join((card.title, card.name, *card.folders, *card.parties, *card.numbers))
+
+
+def date_words(date: str) -> str:
+    """A date as questions have it, in all languages: 2024-11 -> 2024 november nov 11月份 十一月份.
+
+    Searched as words of the card, it brings nothing (`benchmarks/log/2026-11.md`, 2026-11-29).
+    """
+    year, *rest = date.split("-")
+    months = [
+        language.numbers.month_words[int(month) - 1]
+        for month in rest[:1]
+        for language in LANGUAGES.values()
+        if language.numbers.month_words
+    ]
+    return " ".join((year, *months, *(day.lstrip("0") for day in rest[1:])))
 
 
 def _words(name: str) -> str:
@@ -121,6 +143,16 @@ def _standing(named: str) -> Literal["", "draft", "withdrawn"]:
     if _DRAFT.search(named):
         return "draft"
     return "withdrawn" if _WITHDRAWN.search(named) else ""
+
+
+def _named_dates(title: str, stem: str) -> Iterator[str]:
+    """Of a document's title and its file's name."""
+    for name in (title, stem):
+        yield from (
+            "-".join(filter(None, match.group("year", "month", "day")))
+            for match in _NAME_DATE.finditer(name)
+        )
+        yield from _dates(_NAME_DATE.sub(" ", name).replace("_", " "))
 
 
 def _dates(text: str) -> Iterator[str]:

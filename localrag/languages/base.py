@@ -83,6 +83,8 @@ class Numbers:
     """Patterns with groups `year`, `month` or `month_name`, and `day`, the surest first."""
     months: Mapping[str, int] = field(default_factory=dict)
     """The first three letters of `month_name`, in lower case -> its number."""
+    month_words: tuple[str, ...] = ()
+    """The words that a question may have for each of the twelve months."""
     times: tuple[str, ...] = ()
     """Patterns with groups `hour`, `minute` and `half` (of the day)."""
     afternoon: frozenset[str] = frozenset()

@@ -103,6 +103,7 @@ _NUMBERS = Numbers(
         rf"\b{_MONTH}(?:\s+of)?,?\s+(?P<year>\d{{4}})\b",
     ),
     months={name[:3]: number for number, name in enumerate(_MONTHS, start=1)},
+    month_words=tuple(f"{name} {name[:3]}" for name in _MONTHS),
     # 7 p.m., 7 o'clock
     times=(r"\b(?P<hour>\d{1,2})(?P<minute>)\s*(?P<half>[ap]\.?m\b|o'clock)",),
     afternoon=words_of("pm p.m"),

@@ -44,6 +44,10 @@ _NUMBERS = Numbers(
         rf"(?<![\d.])(?P<month>{_SMALL})\s*月(?:份|(?=[初中底末至到起]))",
         rf"(?<![\d.])(?P<day>\d{{1,2}}|(?<=每月)[{HAN_DIGITS}十]{{1,3}})\s*日",
     ),
+    month_words=tuple(
+        f"{number}月份 {name}月份"
+        for number, name in enumerate((*"一二三四五六七八九十", "十一", "十二"), start=1)
+    ),
     times=(
         # 下午3点半
         rf"(?P<half>上午|下午|晚上|晚|早上|中午)?(?P<hour>{_SMALL})[点时]"

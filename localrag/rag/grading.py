@@ -13,6 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
+from localrag.documents.cards import date_words, own_date
 from localrag.documents.chunking import whole_text
 from localrag.documents.formats.table import shown_name
 from localrag.languages import LANGUAGES, LanguageCode
@@ -92,6 +93,11 @@ def as_read(found: ScoredChunk, language: LanguageCode | None = None) -> str:
     if language and detect(text) not in (language, "mixed"):
         text = with_digits(text)
     return hide_labels(hide_markers(f"{name}\n{text}" if name else text))
+
+
+def as_known(found: ScoredChunk) -> str:
+    """The same with the words of its document's date: what a question may say of it."""
+    return f"{as_read(found)}\n{date_words(own_date(found.chunk.title, found.source))}"
 
 
 class Grader:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from localrag.documents.chunking import passage_text
+from localrag.rag.grading import as_known
 from localrag.rag.question_words import Text, Word, question_words
 from localrag.rag.wordings import QuestionRewriter, SearchTools
 from localrag.types import Answer, NotFound, Step
@@ -62,7 +62,7 @@ def _filled(part: NotFound, answer: Answer, around: SearchTools) -> NotFound:
     question_text = Text(part.question, around.tokenize)
     words = question_words(part.question, around.tokenize)
     closest = around.attributor(answer.contexts).nearest(part.question)
-    texts = [Text(passage_text(hit.chunk), around.tokenize) for hit in answer.contexts]
+    texts = [Text(as_known(hit), around.tokenize) for hit in answer.contexts]
     missing: list[Word] = []
     if closest is not None:
         number = closest.marker - 1

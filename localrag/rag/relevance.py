@@ -18,7 +18,7 @@ from statistics import fmean
 from localrag.documents.chunking import passage_text
 from localrag.languages import LanguageCode
 from localrag.models.embeddings.base import Embedder
-from localrag.rag.grading import Grade, Grader, Reading, as_read
+from localrag.rag.grading import Grade, Grader, Reading, as_known
 from localrag.rag.question_words import Asked, Text
 from localrag.types import ScoredChunk
 
@@ -42,7 +42,7 @@ def graded(
     grade = grader.relevance(asked.question, reading)
     if grade.unread:
         return grade
-    lacks, _ = asked.missing("\n".join(map(as_read, passages)))
+    lacks, _ = asked.missing("\n".join(map(as_known, passages)))
     if not (lacks and grader.reads_logits) or grade.value < least:
         return replace(grade, lacks=lacks)
     share = mentioned(grader, lacks, reading) / MENTIONED

@@ -19,7 +19,7 @@ from functools import partial
 
 from localrag.languages import LANGUAGES
 from localrag.rag.base import Toolkit, timed
-from localrag.rag.grading import Grader, Reading, as_read
+from localrag.rag.grading import Grader, Reading, as_known
 from localrag.rag.reading import MOST_ALONE, Evidence, PassageReader, passage_of
 from localrag.rag.refusals import refuses
 from localrag.rag.relevance import MENTIONED, mentioned
@@ -121,7 +121,7 @@ def _draft(
     share, seconds = timed(partial(grader.says, question, text, reading))
     says = share >= LANGUAGES[reading.language].said_from
     if says:
-        lacks, _ = tools.asked(question).missing(as_read(passage))
+        lacks, _ = tools.asked(question).missing(as_known(passage))
         says = mentioned(grader, lacks, reading) >= MENTIONED
     yield Step("says", {"passage": number, "says": says}, share, seconds)
     return written.text if says else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from localrag.documents.cards import own_date
+from localrag.documents.cards import date_words, own_date
 from localrag.documents.chunking import passage_text
 from localrag.rag.question_words import Asked, Text
 from localrag.types import Card, ScoredChunk
@@ -123,4 +123,4 @@ def _tells_apart(texts: Sequence[str], question: Asked) -> bool:
 
 
 def _named(card: Card) -> str:
-    return "\n".join((card.title, card.name, *card.folders, *card.dates))
+    return "\n".join((card.title, card.name, *card.folders, *map(date_words, card.dates)))

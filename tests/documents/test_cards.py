@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localrag.documents.cards import card_of, card_text
+from localrag.documents.cards import card_of, card_text, date_words
 from localrag.types import CardKind
 
 
@@ -95,3 +95,24 @@ def test_numbers_have_two_digits(text: str, numbers: tuple[str, ...]) -> None:
 )
 def test_companies_of_both_languages_in_their_order(text: str, parties: tuple[str, ...]) -> None:
     assert card_of("", "", text).parties == parties
+
+
+def test_dates_as_files_are_named() -> None:
+    dates = {
+        "工人工资表_202411.xlsx": "2024-11",
+        "payroll_2025-11.xlsx": "2025-11",
+        "2025_04_10 minutes.docx": "2025-04-10",
+        "stmt 2025-04 Prideaux.pdf": "2025-04",
+        "销毁记录_20250226.docx": "2025-02-26",
+        "排班_2025年4月.xlsx": "2025-04",
+        "budget 2024-25.csv": "2024",
+        "plan 2024-2025.xlsx": "2024",
+        "INV-2024-017.pdf": "",
+        "part 12020413.pdf": "",
+    }
+    assert {name: card_of("", name, "").date for name in dates} == dates
+
+
+def test_a_date_in_the_words_of_questions() -> None:
+    assert date_words("2024-11-07") == "2024 november nov 11月份 十一月份 7"
+    assert (date_words("2024"), date_words("")) == ("2024", "")

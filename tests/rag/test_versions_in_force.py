@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from localrag.documents.cards import card_of
+from localrag.rag.grading import as_known
 from localrag.rag.question_words import Asked
 from localrag.rag.versions import newer, newest_first
 from localrag.text.tokenize import Tokenizer
@@ -92,6 +95,11 @@ def test_a_question_that_names_one_of_them_is_left_as_it_is() -> None:
     assert newer_than_first("When do we move, by the minutes of 2026-01-08?", MINUTES) == []
 
 
+@pytest.mark.parametrize("question", ["Who led the January meeting?", "一月份的会谁主持？"])
+def test_a_month_names_the_document_of_that_month(question: str) -> None:
+    assert newer_than_first(question, MINUTES) == []
+
+
 def test_an_amendment_is_newer_than_its_contract_and_a_draft_than_nothing() -> None:
     hits = [
         held_by("1", "Contract of service", "contract-marsh-2026.docx"),
@@ -99,3 +107,18 @@ def test_an_amendment_is_newer_than_its_contract_and_a_draft_than_nothing() -> N
         held_by("3", "Contract of service, draft", "contract-marsh-2027-draft.docx"),
     ]
     assert newer_than_first("What is the notice period?", hits) == [2]
+
+
+@pytest.mark.parametrize(
+    ("question", "month", "title"),
+    [
+        ("How many painters in November?", "November", "Payroll"),
+        ("油工十一月份几个人", "十一月份", "全公司在职工人的工资与考勤汇总表"),
+    ],
+)
+def test_a_month_that_a_file_is_named_by_is_not_lacking(
+    question: str, month: str, title: str
+) -> None:
+    texts = [as_known(held_by("1", title, name)) for name in ("p_202411.csv", "p_202412.csv")]
+    lacking = [Asked(question, TOKENIZER).missing(text)[0] for text in texts]
+    assert [month in words for words in lacking] == [False, True]

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from localrag.rag.budget import seconds_spent
-from localrag.rag.grading import Reading, as_read, relevance_prompt
+from localrag.rag.grading import Reading, as_known, relevance_prompt
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.relevance import MOST_WORDS
 from localrag.types import Step
@@ -38,7 +38,7 @@ class CostForecast:
         uses = [meter.prompt_use(prompt, keep=1) for prompt in prompts]
         # Behind a passage that was read there is only a task, about as long as the first one.
         task = run.tools.llm.count_tokens(prompts[0][-1].content) / pace.prefill
-        lacks, _ = run.tools.asked(run.question).missing(as_read(chunks[0]))
+        lacks, _ = run.tools.asked(run.question).missing(as_known(chunks[0]))
         answer = (1 + self.checks) * task + pace.reply / pace.decode
         words = len(lacks[:MOST_WORDS]) * task
         least = uses[0].read / pace.prefill + words + answer
