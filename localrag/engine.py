@@ -58,7 +58,7 @@ from localrag.system import memory
 from localrag.text.instructions import may_steer
 from localrag.text.language import answer_language
 from localrag.text.normalize import fold
-from localrag.types import Answer, Card, Chunk, Citation, Hit, Place, ScoredChunk, Step
+from localrag.types import Answer, Card, Chunk, Citation, Hit, Place, ScoredChunk, Statement, Step
 
 if TYPE_CHECKING:
     from localrag.egress.consent import Consent
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from localrag.summaries.documents import Pages, Write
     from localrag.summaries.records import Event as SummaryEvent
     from localrag.summaries.records import Written
+    from localrag.tables.answering import LibraryAccess
     from localrag.tables.documents import Selection
     from localrag.tables.formulation import Computed
     from localrag.tables.records import Column, Patience, Reply, Table
@@ -401,14 +402,23 @@ class Engine:
 
         incomplete, model = False, self.model_for(options)
         trace.meter = model.meter
+        last_resort: Callable[[], Generator[Piece, None, bool | None]] | None = None
         if about_all and (restriction is None or restriction.pages is None):
+            from localrag.tables.answering import answered, answered_after_all
+
             restricted_options = replace(options, filter=restriction)
-            computed = yield from self._computed(
-                question, settings, restricted_options, allowed, reading, model, parts, answer
+            access = self._library_access(
+                settings, restricted_options, allowed, reading, model, parts, answer
             )
-            if computed:
-                return
-            incomplete = computed is False
+            # Without logits each look is a request, and goes without passages.
+            tools = (access, model.chooser, model.llm, self.tokenizer)
+            if model.chooser.reads_logits:
+                computed = yield from answered(question, *tools)
+                if computed:
+                    return
+                incomplete = computed is False
+                if computed is None:
+                    last_resort = partial(answered_after_all, question, *tools)
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
             passages = self._ranked_hits(
@@ -467,11 +477,14 @@ class Engine:
                 piece = replace(piece, seconds=max(0.0, piece.seconds - within))
                 yield from steps
                 steps.clear()
+            if last_resort and isinstance(piece, Statement):
+                if piece.kind == "refusal" and (yield from last_resort()):
+                    return
+                last_resort = None
             yield piece
 
-    def _computed(
+    def _library_access(
         self,
-        question: str,
         settings: Settings,
         options: AskOptions,
         allowed: ChunkIds | None,
@@ -479,16 +492,15 @@ class Engine:
         model: factory.Model,
         parts: MutableMapping[str, Parts],
         answer: Callable[[str], Generator[Step, None, Answer]],
-    ) -> Generator[Piece, None, bool | None]:
-        """The answer to a question about all, see `tables.answering`; whether there was one.
+    ) -> LibraryAccess:
+        """What questions about all need, see `tables.answering`.
 
-        None where the question is about one thing. `parts` are those that are known of questions,
-        and `answer` answers one.
+        `parts` are those that are known of questions, and `answer` answers one.
         """
         from localrag.rag.grading import Grade
         from localrag.rag.grading import Reading as GradedReading
         from localrag.tables import documents, membership
-        from localrag.tables.answering import LibraryAccess, Reference, answered
+        from localrag.tables.answering import LibraryAccess, Reference
         from localrag.tables.records import Patience
 
         library, paths = self.library, replace(options, paths=True)
@@ -561,9 +573,7 @@ class Engine:
 
         name: Callable[[str], str] = str if options.paths else self.display_name
 
-        if not model.chooser.reads_logits:  # each look is a request, and goes without passages
-            return None
-        access = LibraryAccess(
+        return LibraryAccess(
             hits,
             records,
             partial(self._sheets, stopped=reading.stopped),
@@ -578,7 +588,6 @@ class Engine:
             settings.answer.strict,
             parts,
         )
-        return (yield from answered(question, access, model.chooser, model.llm, self.tokenizer))
 
     def _part(
         self, options: AskOptions, settings: Settings, reading: ActiveAnswer, question: str

@@ -38,7 +38,7 @@ from localrag.tables.comparison import Ask
 from localrag.tables.description import copied_words, query_text
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.linking import of_named_files
-from localrag.tables.query import Compute, Condition, Query, run, sql_of
+from localrag.tables.query import COMPUTES, Compute, Condition, Query, run, sql_of
 from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Reply, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
 from localrag.tables.values import in_days, separated
@@ -67,6 +67,12 @@ _RATHER_ALL = 1.0
 all is gone through. On four folders 46 of 48 such questions have it, and none of five others that
 were taken for such and have their answer in one place; it was chosen there
 (`benchmarks/log/2026-11.md`)."""
+
+_PERHAPS_ALL = 0.2
+"""The probability from which on a question that no section answers is put to the sheets. Of 18
+questions of three folders that were refused so two are above it, and none of ten that have no
+answer; below it sheets would have told two wrong answers and a right one
+(`benchmarks/log/2026-11.md`, 2026-11-29, "the dates of names")."""
 
 _COUNTED = ("COUNT", "SUM")
 """Operations whose result is computed or not told: a model that reads a few passages guesses it."""
@@ -170,6 +176,26 @@ def answered(
     return False
 
 
+def answered_after_all(
+    question: str, access: LibraryAccess, chooser: Chooser, llm: LLM, tokenize: plan.Tokenize
+) -> Pieces:
+    """What the rows of sheets surely give where no section answers what may be about all.
+
+    Raises `GenerationError` from the model.
+    """
+    scope = plan.scope(question, chooser)
+    if not scope.is_probed or scope.about_all < _PERHAPS_ALL:
+        return False
+    began = time.perf_counter()
+    sheets = [rows for rows in access.sheets(access.records()) if len(rows.rows) <= MOST_ROWS]
+    weighed = plan.candidates(question, [], sheets, access.hits(question, HITS), tokenize)
+    datasets = [(rows, weight) for rows, weight in weighed if isinstance(rows, Dataset)]
+    for rows, sure in plan.fitting(question, datasets, chooser)[:1]:
+        yield Step("plan", {"files": _names(rows, access)}, sure, time.perf_counter() - began)
+        return (yield from _from_sheets(question, rows, access, llm, COMPUTES, surely=True))
+    return False
+
+
 def _is_rather_stated(question: str, scope: plan.Scope, access: LibraryAccess) -> bool:
     """Whether a section rather states the answer than that all has to be gone through."""
     if scope.is_probed:
@@ -199,10 +225,15 @@ def _from_sheets(
     access: LibraryAccess,
     llm: LLM,
     computes: Sequence[Compute],
+    *,
+    surely: bool = False,
 ) -> Pieces:
+    """What rows give, or two readings of it; `surely`, nothing in their place."""
     dataset = of_named_files(question, dataset)
     computed, seconds = timed(partial(compute, question, dataset, llm, computes))
     yield _computed_step(computed, seconds)
+    if surely and not computed.sure:
+        return False
     origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}
     references = {row: (at.document_id, at.start) for row, at in origins.items()}
     cited = access.cite(list(references.values()))

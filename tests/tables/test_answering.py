@@ -21,7 +21,13 @@ from localrag.models.llms.probes import Direction, Probes
 from localrag.presentation.computed import computed_json, computed_lines
 from localrag.rag.grading import Grade
 from localrag.tables import answering, plan
-from localrag.tables.answering import LibraryAccess, _results_by_file, answered, shown
+from localrag.tables.answering import (
+    LibraryAccess,
+    _results_by_file,
+    answered,
+    answered_after_all,
+    shown,
+)
 from localrag.tables.collections import collections
 from localrag.tables.columns import proposed
 from localrag.tables.comparison import Ask
@@ -247,6 +253,36 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
         assert isinstance(last, Answer)
         assert answer in last.text
         assert not last.grounded
+
+
+@pytest.mark.parametrize(
+    ("about_all", "drawn", "answer"),
+    [
+        (-0.5, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, "2 of 3 rows"),
+        # Not where readings differ, and not where it is about one thing.
+        (-0.5, [f"SELECT Item FROM data WHERE Minimum = {n}" for n in (10, 5)] * 2, ""),
+        (-2.0, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, ""),
+    ],
+)
+def test_what_no_section_answers_is_put_to_the_sheets(
+    about_all: float, drawn: list[str], answer: str
+) -> None:
+    class State:
+        def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
+            return np.array([about_all, 1.0], np.float32)
+
+    weights = {"about_all": (1, 0), plan.FITS: (0, 1)}
+    directions = {
+        name: Direction(np.array(weights.get(name, (0, 0)), np.float32), 0.0)
+        for name in (*plan.PROBED, plan.FITS)
+    }
+    llm = ScriptedLLM([*drawn, ""])
+    library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
+    pieces = answered_after_all(
+        "What runs low?", library, LogitChooser(llm, Probes(State(), directions)), llm, str.split
+    )
+    *_, last = [*pieces] or [None]
+    assert (last.statements[0].text.strip() if isinstance(last, Answer) else "") == answer
 
 
 ASKED = "Asked of each document: Does it renew?"
