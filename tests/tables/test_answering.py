@@ -846,3 +846,21 @@ def test_a_count_has_the_measure_word_of_its_question() -> None:
     library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     text, _, _ = run("清单里有几件物品？", llm, library)
     assert text.startswith("3件（共3行） [1]\n")
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("SELECT Item FROM data WHERE State = 'out of service'", ["spot", "sub"]),
+        ("SELECT Item FROM data WHERE State = 'ok'", ["lamp"]),
+        ("SELECT Item FROM data WHERE State = 'service' AND Item = 'sub'", ["sub"]),
+        # No part of a word, and not one of two values that a row may have.
+        ("SELECT Item FROM data WHERE State = 'serv'", []),
+        ("SELECT Item FROM data WHERE State = 'service' OR State = 'ok'", ["lamp"]),
+    ],
+)
+def test_a_value_that_stands_in_cells_means_these(sql: str, names: list[str]) -> None:
+    rows = [("lamp", "OK"), ("spot", "Out of service - lamp"), ("sub", "Out of service - cone")]
+    sheet = RawTable("/firm/kit.csv", "", ("Item", "State"), rows, [(2, 0), (3, 30), (4, 60)])
+    computed = compute("What is broken?", dataset_of([sheet]), ScriptedLLM([sql] * MOST_QUERIES))
+    assert [row[0] for row in computed.values] == names
