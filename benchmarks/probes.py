@@ -117,11 +117,12 @@ class Section(msgspec.Struct):
 
 
 class Need(msgspec.Struct):
-    """A question, and the sections that answer it."""
+    """A question, and the sections that answer it; `words` of the first say the answer."""
 
     q: str
     gold: list[str]
     answer: str = ""
+    words: str = ""
 
 
 class Folder(msgspec.Struct):
@@ -256,6 +257,7 @@ def section_cases(arguments: argparse.Namespace) -> Iterator[Case]:
         documents = arguments.work / f"folder-{number}"
         write(folder, documents)
         texts = {section.id: squeezed(section.text) for section in folder.sections}
+        files = {section.id: squeezed(Path(section.file).stem) for section in folder.sections}
         questions = [need.q for need in folder.questions]
         for need, messages in zip(
             folder.questions, first_sections(documents, questions), strict=True
@@ -263,6 +265,9 @@ def section_cases(arguments: argparse.Namespace) -> Iterator[Case]:
             for prompt in messages[:SECTIONS]:
                 shown = squeezed(prompt[0].content)
                 holds = any(texts[gold] in shown for gold in need.gold)
+                # Of a long section only a part is shown, and another document may say the same.
+                if need.words and files[need.gold[0]] in shown:
+                    holds |= squeezed(need.words) in shown
                 yield Case(f"folder-{number}", need.q, prompt, 1, {"relevance": holds})
     yield from lookup_cases(arguments)
 
