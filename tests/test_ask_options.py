@@ -26,7 +26,7 @@ from localrag.library.catalogue.filters import Filter
 from localrag.models.llms.base import Completion, Options
 from localrag.rag import both_sides
 from localrag.rag import parts as rag_parts
-from localrag.rag.base import Piece
+from localrag.rag.base import Piece, finished
 from localrag.rag.conversation import Turn
 from localrag.rag.disagreement import disagreement
 from localrag.tables import plan
@@ -285,6 +285,39 @@ def test_a_side_of_a_comparison_says_which_documents_it_comes_from(
     }
     assert of_all.documents == tuple(sorted((garden, tea)))
     assert of_garden.documents == (garden,)
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+@pytest.mark.parametrize("is_computed", [True, False])
+def test_sheets_are_asked_last_where_no_passage_answers(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool, is_computed: bool
+) -> None:
+    computed = Statement("5 of 44 rows")
+
+    def answered(*_: object) -> Iterator[Piece]:
+        yield from ()
+        return None
+
+    def answered_after_all(question: str, *_: object) -> Iterator[Piece]:
+        yield Step("compute", {}, None, 0.0)
+        if is_computed:
+            yield computed
+            yield finished(question, [computed], (), grounded=True)
+        return is_computed
+
+    monkeypatch.setattr("localrag.tables.answering.answered", answered)
+    monkeypatch.setattr("localrag.tables.answering.answered_after_all", answered_after_all)
+    settings = engine.settings.answer
+    settings = msgspec.structs.replace(settings, min_answerable_strict=1.0 if is_refused else 0.5)
+    engine.settings = msgspec.structs.replace(engine.settings, answer=settings)
+    pieces = list(engine.stream(ENGLISH, AskOptions(mode="standard", strict=True)))
+    statements = [piece for piece in pieces if isinstance(piece, Statement)]
+    *_, answer = pieces
+    assert isinstance(answer, Answer)
+    assert "".join(statement.written for statement in statements) == answer.text
+    assert ("compute" in [step.kind for step in answer.trace]) == is_refused
+    assert (answer.text == computed.text) == (is_refused and is_computed)
+    assert answer.grounded == (is_computed or not is_refused)
 
 
 def test_tables_can_be_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

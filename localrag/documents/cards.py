@@ -31,10 +31,12 @@ _WORD_BREAK = re.compile(r"(?<=[a-z])(?=[A-Z])|[_\-.\s]+")
 """OttwayLease_v2-final -> Ottway Lease v2 final."""
 
 _NAME_DATE = re.compile(
-    r"(?<!\d)(?P<year>(?:19|20)\d\d)(?P<sign>[-_. ]?)(?P<month>0[1-9]|1[0-2])"
+    r"(?<!\d)(?P<year>(?:19|20)\d\d)(?P<sign>[-_.]?)(?P<month>0[1-9]|1[0-2])"
     r"(?:(?P=sign)(?P<day>0[1-9]|[12]\d|3[01]))?(?!\d)"
 )
 """payroll_202411, stock 2025-04, 2026_03_17 minutes: as files are named, and no text is dated."""
+_FIRST_OF_SIX_DIGITS = "2013"
+"""201205 may be the 5th of December 2020; from this year on no day can be meant."""
 
 _KIND_ORDER: tuple[CardKind, ...] = (
     *("amendment", "contract", "invoice", "quotation", "minutes"),
@@ -146,13 +148,14 @@ def _standing(named: str) -> Literal["", "draft", "withdrawn"]:
 
 
 def _named_dates(title: str, stem: str) -> Iterator[str]:
-    """Of a document's title and its file's name."""
-    for name in (title, stem):
-        yield from (
-            "-".join(filter(None, match.group("year", "month", "day")))
-            for match in _NAME_DATE.finditer(name)
-        )
-        yield from _dates(_NAME_DATE.sub(" ", name).replace("_", " "))
+    """Of a document's title and its file's name; INV-2024-03 is the third invoice of a year."""
+    yield from _dates(title)
+    for number in _numbers(stem):
+        stem = stem.replace(number, " ")
+    for match in _NAME_DATE.finditer(stem):
+        if match["sign"] or match["day"] or match["year"] >= _FIRST_OF_SIX_DIGITS:
+            yield "-".join(filter(None, match.group("year", "month", "day")))
+    yield from _dates(_NAME_DATE.sub(" ", stem).replace("_", " "))
 
 
 def _dates(text: str) -> Iterator[str]:

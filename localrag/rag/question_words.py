@@ -13,6 +13,7 @@ from typing import Literal
 
 from localrag.documents.chunking import passage_text
 from localrag.languages import is_spaced, union_of
+from localrag.text.figures import has_han
 from localrag.text.language import detect
 from localrag.text.normalize import fold
 from localrag.text.tokenize import PIECE, THOUSANDS
@@ -63,7 +64,7 @@ class Text:
     def has(self, word: Word) -> bool:
         """Whether the word stands in it, in whatever form the index takes for the same."""
         if word.kind == "han":
-            return fold(word.text) in self.folded
+            return has_han(fold(word.text), self.folded)
         whole, *parts = word.terms
         return whole in self._terms or (bool(parts) and self._terms.issuperset(parts))
 

@@ -38,7 +38,7 @@ from localrag.tables.comparison import Ask
 from localrag.tables.description import copied_words, query_text
 from localrag.tables.formulation import Computed, compute, computed_by
 from localrag.tables.linking import of_named_files
-from localrag.tables.query import COMPUTES, Compute, Condition, Query, run, sql_of
+from localrag.tables.query import Compute, Condition, Query, run, sql_of
 from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Reply, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
 from localrag.tables.values import in_days, separated
@@ -192,7 +192,7 @@ def answered_after_all(
     datasets = [(rows, weight) for rows, weight in weighed if isinstance(rows, Dataset)]
     for rows, sure in plan.fitting(question, datasets, chooser)[:1]:
         yield Step("plan", {"files": _names(rows, access)}, sure, time.perf_counter() - began)
-        return (yield from _from_sheets(question, rows, access, llm, COMPUTES, surely=True))
+        return (yield from _from_sheets(question, rows, access, llm, scope.computes, surely=True))
     return False
 
 
@@ -228,11 +228,11 @@ def _from_sheets(
     *,
     surely: bool = False,
 ) -> Pieces:
-    """What rows give, or two readings of it; `surely`, nothing in their place."""
+    """What rows give, or two readings of it; `surely`, nothing in their place and no count of 0."""
     dataset = of_named_files(question, dataset)
     computed, seconds = timed(partial(compute, question, dataset, llm, computes))
     yield _computed_step(computed, seconds)
-    if surely and not computed.sure:
+    if surely and not (computed.sure and computed.rows):
         return False
     origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}
     references = {row: (at.document_id, at.start) for row, at in origins.items()}

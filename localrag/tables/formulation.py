@@ -15,7 +15,7 @@ from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts import with_examples
 from localrag.tables.description import described, relevant
-from localrag.tables.linking import linked, with_values_within
+from localrag.tables.linking import linked
 from localrag.tables.query import (
     COMPUTES,
     Compute,
@@ -116,7 +116,7 @@ def compute(
     is_query = False
     for drawn, query in enumerate(_queries(question, dataset, llm), 1):
         if query and query.compute in computes and not adds_up_numbers_of_rows(dataset, query):
-            is_query, query = True, _telling(with_values_within(query, dataset), dataset)
+            is_query, query = True, _telling(query, dataset)
             result = run(dataset, sql_of(query))
             if not result.is_empty and not result.cut_short:
                 outcomes.setdefault(answers(result), _Outcome(result)).queries[query] += 1

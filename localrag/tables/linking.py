@@ -7,11 +7,9 @@ Linking the words of a question to the values of columns is how parsers to SQL b
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-from localrag.tables.query import Condition, Query
+from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
 from localrag.text.figures import figures
@@ -43,31 +41,6 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
     if prefix:
         conditions += _dated(prefix, dataset.columns)
     return tuple(conditions)
-
-
-def with_values_within(query: Query, dataset: Dataset) -> Query:
-    """The query where what no cell is, but stands in some, is meant of these.
-
-    "Out of service", of cells such as "Out of service - lamp on order". Of 164 conditions in
-    queries over sheets of made-up organisations this changes one, harmlessly.
-    """
-    columns = {column.key: place for place, column in enumerate(dataset.columns)}
-    keys = Counter(condition.key for condition in query.where)
-
-    def within(condition: Condition) -> Condition:
-        place = columns.get(condition.key, 0)
-        # Of two values of a column a row is to have one: both stay as they are.
-        if keys[condition.key] > 1 or condition.sign != "=" or condition.is_column:
-            return condition
-        if dataset.columns[place].kind != "text" or not isinstance(condition.value, str):
-            return condition
-        value = fold(condition.value)
-        cells = {fold(str(row[place])) for row in dataset.rows if row[place] is not None}
-        if value in cells or not any(_stands_in(value, cell) for cell in cells):
-            return condition
-        return replace(condition, sign="contains")
-
-    return replace(query, where=tuple(map(within, query.where)))
 
 
 def of_named_files(question: str, dataset: Dataset) -> Dataset:

@@ -194,15 +194,6 @@ def run(dataset: Dataset, sql: str) -> QueryResult:
     return QueryResult(sql, tuple(rows), cut_short=cut_short)
 
 
-def nearest_text(given: str, texts: dict[str, str]) -> str | None:
-    """The text of a sheet that is meant: the same but for case, or the only one around it."""
-    folded = fold(given).strip()
-    if not folded or "%" in given or folded in texts:
-        return texts.get(folded)
-    around = [text for key, text in texts.items() if folded in key]
-    return around[0] if len(around) == 1 and len(folded) > 2 else None
-
-
 def answers(result: QueryResult) -> frozenset[str]:
     """The different values that a result has, as they are compared."""
     return frozenset(_norm(row[0]) for row in result.rows)

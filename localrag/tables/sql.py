@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from localrag.tables.query import Compute, Condition, Query, Sign, nearest_text
+from localrag.languages import any_of
+from localrag.tables.query import Compute, Condition, Query, Sign
 from localrag.tables.sheets import Dataset
 from localrag.text.normalize import fold
 
@@ -24,13 +25,17 @@ _FROM = re.compile(r"\bFROM\s+(?:\"[^\"]*\"|`[^`]*`|[^\s(),;]+)", re.IGNORECASE)
 """The table of a query, of which there is one whatever a model calls it: "FROM log-2025"."""
 _LONGEST = 2000
 """Characters of a query that is parsed."""
+_ENDS_TERM = re.compile(r"\s*[^\w\s]")
+"""The hyphen of "Out of service - lamp"."""
+_DENIAL = re.compile(any_of(lambda language: language.denial), re.IGNORECASE)
 
 
 def sql_in(reply: str, dataset: Dataset) -> str:
     """The query in a model's reply, with names and texts as the rows have them, or "".
 
     There is one table, whatever the model calls it. A text that differs from a value by case alone,
-    or stands in one alone, is that value, and no text at all is an empty cell.
+    or stands in one alone, is that value, one that several begin with is any of these, and no text
+    at all is an empty cell.
     """
     query = _parsed(reply)
     if query is None:
@@ -56,9 +61,12 @@ def sql_in(reply: str, dataset: Dataset) -> str:
     for text in list(query.find_all(exp.Literal)):
         if not text.is_string:
             continue
-        there = nearest_text(text.name, texts)
-        if there is not None:
-            text.set("this", there)
+        meant = _meant_texts(text.name, texts)
+        if len(meant) == 1:
+            text.set("this", meant[0])
+        elif meant and isinstance(text.parent, exp.EQ):
+            among = [exp.Literal.string(value) for value in meant]
+            text.parent.replace(exp.In(this=text.parent.this, expressions=among))
         elif not text.name and isinstance(text.parent, exp.EQ | exp.NEQ):
             empty = exp.Is(this=text.parent.this, expression=exp.null())
             text.parent.replace(empty if isinstance(text.parent, exp.EQ) else exp.not_(empty))
@@ -322,6 +330,30 @@ def _value(value: exp.Expr) -> str | float:
     if not math.isfinite(number):
         raise ValueError(value)
     return number
+
+
+def _meant_texts(given: str, texts: dict[str, str]) -> list[str]:
+    """The texts of a sheet that are meant: the same, those that begin so, or the one around it.
+
+    A sign has to follow where several begin with it: "out of service", of "Out of service - lamp",
+    and not "Oak", of "Oak Road 3". What denies it is not around it: 合格, of 不合格.
+    """
+    folded = fold(given).strip()
+    if not folded or "%" in given or folded in texts:
+        return [texts[folded]] if folded in texts else []
+    around = [key for key in texts if folded in key and _denies(key) == _denies(folded)]
+    begun = [
+        key
+        for key in around
+        if _ENDS_TERM.match(key.removeprefix(folded)) and key.startswith(folded)
+    ]
+    if len(around) == 1 and len(folded) > 2:
+        begun = around
+    return [texts[key] for key in begun]
+
+
+def _denies(text: str) -> bool:
+    return _DENIAL.search(text) is not None
 
 
 def _texts(dataset: Dataset) -> dict[str, str]:

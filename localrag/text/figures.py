@@ -18,6 +18,8 @@ from localrag.languages.zh import HAN_DIGITS
 Kind = Literal["number", "date", "time"]
 
 _HAN_NUMERAL = "[〇零一二两三四五六七八九十百千万亿]"
+_NUMERALS = (*HAN_DIGITS, "十")
+_NOT_BEHIND_NUMERAL = f"(?<![{''.join(_NUMERALS)}])"
 _DATES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -431,3 +433,9 @@ def _words_value(words: str) -> float:
         else:
             section += _WORDS.get(word, 0)
     return value + section
+
+
+def has_han(word: str, text: str) -> bool:
+    """Whether a Chinese word stands in a text; 一月 does not stand in 十一月."""
+    behind = _NOT_BEHIND_NUMERAL if word.startswith(_NUMERALS) else ""
+    return re.search(behind + re.escape(word), text) is not None

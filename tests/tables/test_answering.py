@@ -259,7 +259,8 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
     ("about_all", "drawn", "answer"),
     [
         (-0.5, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, "2 of 3 rows"),
-        # Not where readings differ, and not where it is about one thing.
+        # Not where readings differ, or count nothing, and not where it is about one thing.
+        (-0.5, ["SELECT COUNT(*) FROM data WHERE Item = 'forklift'"] * 3, ""),
         (-0.5, [f"SELECT Item FROM data WHERE Minimum = {n}" for n in (10, 5)] * 2, ""),
         (-2.0, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, ""),
     ],
@@ -849,18 +850,32 @@ def test_a_count_has_the_measure_word_of_its_question() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "names"),
+    ("value", "names"),
     [
-        ("SELECT Item FROM data WHERE State = 'out of service'", ["spot", "sub"]),
-        ("SELECT Item FROM data WHERE State = 'ok'", ["lamp"]),
-        ("SELECT Item FROM data WHERE State = 'service' AND Item = 'sub'", ["sub"]),
-        # No part of a word, and not one of two values that a row may have.
-        ("SELECT Item FROM data WHERE State = 'serv'", []),
-        ("SELECT Item FROM data WHERE State = 'service' OR State = 'ok'", ["lamp"]),
+        ("out of service", ["spot", "sub"]),
+        ("ok", ["lamp"]),
+        ("不合格", ["门"]),  # which is a cell itself
+        ("out of service' OR State = 'ok", ["lamp", "spot", "sub"]),
+        # Not what is denied, and no part of a name.
+        ("service", []),
+        ("合格", []),
+        ("paid", []),
+        ("Oak", []),
     ],
 )
-def test_a_value_that_stands_in_cells_means_these(sql: str, names: list[str]) -> None:
-    rows = [("lamp", "OK"), ("spot", "Out of service - lamp"), ("sub", "Out of service - cone")]
-    sheet = RawTable("/firm/kit.csv", "", ("Item", "State"), rows, [(2, 0), (3, 30), (4, 60)])
+def test_a_value_that_cells_begin_with_means_these(value: str, names: list[str]) -> None:
+    states = {
+        "lamp": "OK",
+        "spot": "Out of service - lamp",
+        "sub": "Out of service: cone",
+        "fee": "Not paid - disputed",
+        "desk": "Oak Road 3",
+        "shed": "Oak Road 5",
+        "门": "不合格",
+        "窗": "不合格，待修",
+    }
+    rows, places = [*states.items()], [(2 + n, 30 * n) for n in range(len(states))]
+    sheet = RawTable("/firm/kit.csv", "", ("Item", "State"), rows, places)
+    sql = f"SELECT Item FROM data WHERE State = '{value}'"
     computed = compute("What is broken?", dataset_of([sheet]), ScriptedLLM([sql] * MOST_QUERIES))
     assert [row[0] for row in computed.values] == names
