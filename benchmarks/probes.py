@@ -80,7 +80,7 @@ PENALTY = {
     "compares": 0.01,
     "several": 0.01,
     **dict.fromkeys(COMPUTES_OF, 0.003),
-    "relevance": 0.01,
+    "relevance": 0.003,
     FITS: 0.01,
     membership.LISTS_DOCUMENTS: 0.01,
     BELONGS: 0.01,
