@@ -403,6 +403,8 @@ class Engine:
         incomplete, model = False, self.model_for(options)
         trace.meter = model.meter
         last_resort: Callable[[], Generator[Piece, None, bool | None]] | None = None
+        # Without logits each look is a request, and goes without passages.
+        about_all = about_all and model.chooser.reads_logits
         if about_all and (restriction is None or restriction.pages is None):
             from localrag.tables.answering import answered, answered_after_all
 
@@ -410,15 +412,14 @@ class Engine:
             access = self._library_access(
                 settings, restricted_options, allowed, reading, model, parts, answer
             )
-            # Without logits each look is a request, and goes without passages.
             tools = (access, model.chooser, model.llm, self.tokenizer)
-            if model.chooser.reads_logits:
-                computed = yield from answered(question, *tools)
-                if computed:
-                    return
-                incomplete = computed is False
-                if computed is None:
-                    last_resort = partial(answered_after_all, question, *tools)
+            computed = yield from answered(question, *tools)
+            if computed:
+                return
+            incomplete = computed is False
+            # In the other mode a time budget bounds what may follow.
+            if computed is None and settings.answer.mode == "standard":
+                last_resort = partial(answered_after_all, question, *tools)
 
         def retrieve(text: str, k: int) -> list[ScoredChunk]:
             passages = self._ranked_hits(

@@ -150,7 +150,7 @@ def _standing(named: str) -> Literal["", "draft", "withdrawn"]:
 def _named_dates(title: str, stem: str) -> Iterator[str]:
     """Of a document's title and its file's name; INV-2024-03 is the third invoice of a year."""
     yield from _dates(title)
-    for number in _numbers(stem):
+    for number in _first(_numbers(stem)):
         stem = stem.replace(number, " ")
     for match in _NAME_DATE.finditer(stem):
         if match["sign"] or match["day"] or match["year"] >= _FIRST_OF_SIX_DIGITS:
@@ -165,7 +165,7 @@ def _dates(text: str) -> Iterator[str]:
         if figure.kind == "date" and year is not None:
             parts = [f"{int(year):04}"]
             for part in rest:
-                if part is None:
+                if not part:  # nor is there a month 0
                     break
                 parts.append(f"{int(part):02}")
             yield "-".join(parts)

@@ -123,4 +123,6 @@ def _tells_apart(texts: Sequence[str], question: Asked) -> bool:
 
 
 def _named(card: Card) -> str:
-    return "\n".join((card.title, card.name, *card.folders, *map(date_words, card.dates)))
+    return "\n".join(
+        (card.title, card.name, *card.folders, *card.dates, *map(date_words, card.dates))
+    )

@@ -55,7 +55,7 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     named = [
         {place for place, name in enumerate(names) if word in name}
         for word in words
-        if _begins_word(word, folded_question)
+        if begins_word(word, folded_question)
     ]
     fewest = min(named, key=len, default=set())
     if not 0 < len(fewest) < len(names) or not all(fewest <= places for places in named):
@@ -63,11 +63,11 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     return dataset_of([dataset.tables[place] for place in sorted(fewest)])
 
 
-def _begins_word(word: str, question: str) -> bool:
-    """Whether a word of the question begins with it, as a plural does; in Chinese, holds it."""
+def begins_word(word: str, text: str) -> bool:
+    """Whether a word of a text begins with it, as a plural does; in Chinese, whether it stands."""
     if not word.isascii():
-        return word in question
-    return re.search(rf"(?<!\w){re.escape(word)}", question) is not None
+        return word in text
+    return re.search(rf"(?<!\w){re.escape(word)}", text) is not None
 
 
 def _stands_in(value: str, question: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from localrag.languages import any_of
+from localrag.tables.linking import begins_word
 from localrag.tables.query import Compute, Condition, Query, Sign
 from localrag.tables.sheets import Dataset
 from localrag.text.normalize import fold
@@ -336,16 +337,15 @@ def _meant_texts(given: str, texts: dict[str, str]) -> list[str]:
     """The texts of a sheet that are meant: the same, those that begin so, or the one around it.
 
     A sign has to follow where several begin with it: "out of service", of "Out of service - lamp",
-    and not "Oak", of "Oak Road 3". What denies it is not around it: 合格, of 不合格.
+    and not "Oak", of "Oak Road 3". What denies it is not around it: 合格, of 不合格, or
+    "paid", of "unpaid".
     """
     folded = fold(given).strip()
     if not folded or "%" in given or folded in texts:
         return [texts[folded]] if folded in texts else []
-    around = [key for key in texts if folded in key and _denies(key) == _denies(folded)]
+    around = [key for key in texts if begins_word(folded, key) and _denies(key) == _denies(folded)]
     begun = [
-        key
-        for key in around
-        if _ENDS_TERM.match(key.removeprefix(folded)) and key.startswith(folded)
+        key for key in around if key.startswith(folded) and _ENDS_TERM.match(key[len(folded) :])
     ]
     if len(around) == 1 and len(folded) > 2:
         begun = around

@@ -109,6 +109,7 @@ def test_dates_as_files_are_named() -> None:
         "plan 2024-2025.xlsx": "2024",
         "INV-2024-017.pdf": "",
         "part 12020413.pdf": "",
+        "2025年0月.pdf": "2025",
         # A day in December 2020, numbers of invoices and contracts, and October in none of them.
         "201205 cold chain.docx": "",
         "INV-2024-03.pdf": "",

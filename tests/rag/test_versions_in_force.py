@@ -100,6 +100,13 @@ def test_a_month_names_the_document_of_that_month(question: str) -> None:
     assert newer_than_first(question, MINUTES) == []
 
 
+def test_a_date_within_a_document_names_it_in_either_form() -> None:
+    cards = {"1": Card("Cold chain", "a", dates=("2025-06-01",)), "2": Card("Milk", "milk")}
+    cards["3"] = Card("Cold chain", "b", date="2026", dates=("2026",))
+    for question in ("What did the rule of 2025-06-01 say?", "What did the rule of June say?"):
+        assert order(question, VERSIONS, cards) == "123"
+
+
 def test_an_amendment_is_newer_than_its_contract_and_a_draft_than_nothing() -> None:
     hits = [
         held_by("1", "Contract of service", "contract-marsh-2026.docx"),

@@ -860,6 +860,7 @@ def test_a_count_has_the_measure_word_of_its_question() -> None:
         ("service", []),
         ("合格", []),
         ("paid", []),
+        ("settled", []),
         ("Oak", []),
     ],
 )
@@ -868,7 +869,8 @@ def test_a_value_that_cells_begin_with_means_these(value: str, names: list[str])
         "lamp": "OK",
         "spot": "Out of service - lamp",
         "sub": "Out of service: cone",
-        "fee": "Not paid - disputed",
+        "fee": "Unpaid",
+        "rent": "Not settled",
         "desk": "Oak Road 3",
         "shed": "Oak Road 5",
         "门": "不合格",
