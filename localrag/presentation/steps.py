@@ -217,6 +217,8 @@ def _decision(step: Step, say: Say) -> str:
             return say("passage {passage} says yes or no", **values)
         case "decides":
             return say("passage {passage} says neither yes nor no", **values)
+        case "point":
+            return say("the sentence of passage {passage} that answers", **values)
         case "check sentences":
             return _check_text(step, say)
         case "disagreement":

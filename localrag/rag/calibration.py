@@ -41,7 +41,7 @@ _PROBED_PROMPTS = {
         ("about_all", "compares", "several", "LIST", "COUNT", "SUM", "MAX"),
         ("scope", "scope_examples"),
     ),
-    "relevance": ("relevance", "relevance_system"),
+    **dict.fromkeys(("relevance", "points"), ("relevance", "relevance_system")),
     "fits": ("rows_fit", "rows_system"),
     "lists_documents": ("listed", "listed_examples"),
 }

@@ -173,6 +173,11 @@ class _Evidence:
     terms: frozenset[str]
 
 
+def _told(evidence: _Evidence) -> str:
+    """A sentence on one line, without what would pass for a mark of ours."""
+    return hide_markers(LIST_MARK.sub("", " ".join(evidence.text.split())))
+
+
 class Attributor:
     """Finds the passages that support a sentence of the answer.
 
@@ -331,10 +336,16 @@ class Attributor:
         likeness = [share + cosine for (share, _), cosine in zip(few, cosines, strict=True)]
         order = sorted(range(len(few)), key=lambda number: (-likeness[number], number))
         nearest = [few[number][1] for number in order[:most]]
-        return [
-            (hide_markers(LIST_MARK.sub("", " ".join(e.text.split()))), self._citation(e))
-            for e in nearest
-        ]
+        return [(_told(evidence), self._citation(evidence)) for evidence in nearest]
+
+    def sentences(self, marker: int) -> list[tuple[str, str, Citation]]:
+        """Those of a passage: as they stand in it, as they are told, and with their citations.
+
+        A row reads the same in both, with the names of its columns.
+        """
+        own = [evidence for evidence in self._evidence if evidence.marker == marker]
+        likely = [evidence for evidence in own if self._is_sentence(evidence)]
+        return [(e.text, _told(e), self._citation(e)) for e in likely or own]
 
     def _is_sentence(self, evidence: _Evidence) -> bool:
         """Whether it is none of the titles and headings, nor a fragment that says nothing."""
@@ -452,14 +463,14 @@ def may_be_told(sentence: str, question: str) -> bool:
 
 
 def closest_statement(
-    statements: Statements, attributor: Attributor, numbers: Sequence[int], question: str
+    statements: Statements, nearest: Sequence[tuple[str, Citation]], question: str
 ) -> Statement | None:
-    """The sentence of the passages closest to a question and its answer, to stand behind that.
+    """The sentence of the passages that is nearest to an answer, to stand behind that.
 
     None where the answer tells it already, and for one that cannot be told.
     """
     answer = words(statements)
-    for quote, citation in attributor.nearest_sentences(numbers, f"{question} {answer}", 1):
+    for quote, citation in nearest[:1]:
         if quote in answer or not may_be_told(quote, question):
             return None
         text = render("quotation", answer_language(question), quote=quote)

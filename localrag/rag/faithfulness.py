@@ -124,12 +124,12 @@ class Passages:
         if any(self._quoted(statement, citation, agrees) for citation in quotes):
             return SupportFinding("fully supported", 1.0, quoted=True)
         for sentence, closest in () if agrees else self.closest(statement):
-            if self._stands_in(sentence, statement):
+            if self.stands_in(sentence, statement):
                 quoted = any(citation.quote == closest.quote for citation in quotes)
                 return SupportFinding("fully supported", 1.0, quoted=quoted)
         return None
 
-    def _stands_in(self, sentence: str, statement: str) -> bool:
+    def stands_in(self, sentence: str, statement: str) -> bool:
         """Whether what a statement adds to the question stands in the sentence closest to both.
 
         However little it is ("20 euros"): the sentence is that of the question, too.

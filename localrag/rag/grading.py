@@ -90,9 +90,14 @@ def as_read(found: ScoredChunk, language: LanguageCode | None = None) -> str:
     """
     name = " ".join(shown_name(found.source).split())
     text = whole_text(found.chunk)
+    return _as_shown(f"{name}\n{text}" if name else text, text, language)
+
+
+def _as_shown(part: str, text: str, language: LanguageCode | None) -> str:
+    """A part of a passage's text as `as_read` has it."""
     if language and detect(text) not in (language, "mixed"):
-        text = with_digits(text)
-    return hide_labels(hide_markers(f"{name}\n{text}" if name else text))
+        part = with_digits(part)
+    return hide_labels(hide_markers(part))
 
 
 def as_known(found: ScoredChunk) -> str:
@@ -145,6 +150,23 @@ class Grader:
             similarity = min(max(self._similarity(question, reading.chunks[0]), 0.0), 1.0)
             return Grade(similarity, unread=True)
         return self._scaled("relevance", reading.language, choice[0])
+
+    def points(
+        self, question: str, reading: Reading, sentences: Sequence[str]
+    ) -> list[float] | None:
+        """How likely sentences of a passage answer a question, shape (len(sentences),), sum 1.
+
+        By where the model looks while it reads the question; None where that is not known.
+        """
+        (passage,) = reading.chunks
+        text = whole_text(passage.chunk)
+        parts = [_as_shown(sentence, text, reading.language) for sentence in sentences]
+        scores = self._chooser.point(relevance_prompt(question, reading), parts, keep=1)
+        best = max(scores or [], default=-math.inf)
+        if scores is None or best == -math.inf:
+            return None
+        likely = [math.exp(score - best) for score in scores]
+        return [share / sum(likely) for share in likely]
 
     def mentions(self, word: str, reading: Reading) -> float:
         """Probability that the passages mention a word, in whatever words."""

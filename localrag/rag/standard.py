@@ -9,6 +9,7 @@ from localrag.rag.stages.compare import compare
 from localrag.rag.stages.complete import complete
 from localrag.rag.stages.find import find
 from localrag.rag.stages.foresee import CostForecast
+from localrag.rag.stages.point import point
 from localrag.rag.stages.read import EvidenceReader
 from localrag.rag.stages.write import write
 
@@ -19,4 +20,4 @@ def standard_rag(bounds: Bounds) -> tuple[AnswerStage, ...]:
     An answer comes as it is written, or once it has been checked, where something is to be removed.
     """
     foresee = CostForecast(MOST_ALONE)
-    return find, foresee, EvidenceReader(bounds), compare, write, check, complete
+    return find, foresee, EvidenceReader(bounds), compare, point, write, check, complete

@@ -11,7 +11,7 @@ import pytest
 
 from localrag.errors import BackendError
 from localrag.models.llms.base import LAST
-from localrag.models.llms.llama_cpp.hidden_states import HiddenStates
+from localrag.models.llms.llama_cpp.hidden_states import Heads, HiddenStates
 
 WIDTH = 3
 
@@ -90,3 +90,77 @@ def test_what_cannot_be_read_is_no_part_of_a_mean() -> None:
     computed(hidden_states, 5)  # four numbers are no rows of three
     with pytest.raises(BackendError, match="shows no states"):
         hidden_states.mean()
+
+
+HEADS = Heads(queries=4, keys=2, width=5)
+
+
+def attention_tensors(queries: Any, keys: Any, layer: int, at: int) -> dict[int, tuple[bytes, Any]]:
+    return {
+        at: (b"Qcur-%d (view) (permuted)" % layer, queries),
+        at + 1: (b"cache_k_l%d (view) (permuted)" % layer, keys),
+        at + 2: (b"l_out-%d" % layer, np.ones((len(queries), WIDTH), np.float32)),
+    }
+
+
+def softmax_of(queries: Any, keys: Any, first: int, kept: int) -> Any:
+    """Attention to the first kept tokens, head by head and token by token."""
+    shares = np.zeros((HEADS.queries, kept))
+    for token, query in enumerate(queries):
+        for head in range(HEADS.queries):
+            scores = keys[: first + token + 1, head // 2] @ query[head] / np.sqrt(HEADS.width)
+            exponentials = np.exp(scores - scores.max())
+            shares[head] += (exponentials / exponentials.sum())[:kept]
+    return shares
+
+
+def test_attention_is_the_mean_of_the_shares_that_tokens_pay_to_kept_ones() -> None:
+    random = np.random.default_rng(4)
+    queries = random.normal(size=(5, HEADS.queries, HEADS.width)).astype(np.float32)
+    keys = random.normal(size=(2, 32, HEADS.keys, HEADS.width)).astype(np.float16)
+    tensors = {
+        **attention_tensors(queries[:3], keys[0], 0, 10),
+        **attention_tensors(queries[:3], keys[1], 1, 20),
+        **attention_tensors(queries[3:], keys[0], 0, 30),
+        **attention_tensors(queries[3:], keys[1], 1, 40),
+    }
+    hidden_states = hidden(tensors)
+    hidden_states.begin(1, WIDTH, HEADS, kept=7, layers=2)
+    hidden_states.watch(collects=False)
+    assert computed(hidden_states, 10, 11, 12) == [10, 11, 12]
+    for first, batch in ((7, (10, 11, 12, 20, 21, 22)), (10, (30, 31, 32, 40, 41, 42))):
+        hidden_states.watch(collects=True, first=first)
+        # The layers before the last one are computed to their ends.
+        assert computed(hidden_states, *batch[:2]) == list(batch[:2])
+        assert computed(hidden_states, *batch[2:]) == list(batch[2:])
+    attention = hidden_states.attention()
+    assert attention is not None
+    assert attention.dtype == np.float32
+    for layer in range(2):
+        numbers = keys[layer].astype(np.float32)
+        expected = softmax_of(queries[:3], numbers, 7, 7) + softmax_of(queries[3:], numbers, 10, 7)
+        assert attention[layer] == pytest.approx(expected / 5, abs=1e-6)
+    assert hidden_states.mean().tolist() == [1.0] * WIDTH
+
+
+@pytest.mark.parametrize("name", [b"kq-0", b"cache_k_l0 (view)"])
+def test_attention_that_is_not_shown_is_none(name: bytes) -> None:
+    queries = np.ones((1, HEADS.queries, HEADS.width), np.float32)
+    tensors = attention_tensors(queries, np.ones((4, 2, 5), np.float16), 0, 1)
+    tensors[2] = (name, tensors[2][1])
+    hidden_states = hidden(tensors)
+    hidden_states.begin(0, WIDTH, HEADS, kept=2, layers=1)
+    hidden_states.watch(collects=True, first=2)
+    computed(hidden_states, 1, 2, 3)
+    assert hidden_states.attention() is None
+    assert hidden_states.mean().tolist() == [1.0] * WIDTH
+
+
+def test_keys_of_another_shape_are_an_error_and_no_attention() -> None:
+    queries = np.ones((1, HEADS.queries, HEADS.width), np.float32)
+    tensors = attention_tensors(queries, np.ones(7, np.float16), 0, 1)
+    hidden_states = hidden(tensors)
+    hidden_states.begin(0, WIDTH, HEADS, kept=2, layers=1)
+    hidden_states.watch(collects=True, first=2)
+    computed(hidden_states, 1, 2, 3)
+    assert hidden_states.attention() is None

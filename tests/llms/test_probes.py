@@ -18,10 +18,11 @@ from scripted_llm import ScriptedLLM
 from localrag import factory
 from localrag.config.settings import AnswerSettings
 from localrag.errors import BackendError, StoppedError
+from localrag.models.llms.base import Attention
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.models.llms.llama_cpp.context import BATCH
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
-from localrag.models.llms.probes import Direction, Probes, loaded, saved
+from localrag.models.llms.probes import POINTS, Direction, Probes, loaded, saved
 from localrag.models.registry.spec import catalogue
 from localrag.rag.calibration import PROBE_CURVE, load_probes, starter_calibration
 from localrag.rag.grading import Grader, Reading
@@ -31,17 +32,22 @@ from localrag.types import Chunk, Message, ScoredChunk
 
 
 class States:
-    """A model whose states are given."""
+    """A model whose states are given, and what it pays to the tokens of the kept messages."""
 
-    def __init__(self, *states: Sequence[float]) -> None:
+    def __init__(self, *states: Sequence[float], paid: Attention | None = None) -> None:
         self.states = [np.array(state, np.float32) for state in states]
         self.read: list[tuple[Sequence[Message], int, int]] = []
+        self.paid = paid
 
     def mean_state(
         self, messages: Sequence[Message], layer: int, *, keep: int = 0
     ) -> NDArray[np.float32]:
         self.read.append((messages, layer, keep))
         return self.states.pop(0)
+
+    def attention(self, messages: Sequence[Message], layers: int, *, keep: int) -> Attention | None:
+        self.read.append((messages, layers, keep))
+        return self.paid
 
 
 def along(*weights: float, bias: float = 0.0, layer: int = 4) -> Direction:
@@ -74,6 +80,66 @@ def test_one_state_decides_several_things() -> None:
     assert LogitChooser(ScriptedLLM(), probes).probe(("other",), messages) is None
     assert LogitChooser(ScriptedLLM()).probe(("about_all",), messages) is None
     assert WrittenChooser(ScriptedLLM()).probe(("about_all",), messages) is None
+
+
+PASSAGE = "钟六点响。The bell."
+PAID = Attention(
+    # Two layers of a head each, to 钟, 六点, 响。T, he and " bell.".
+    np.array([[[0.1, 0.2, 0.1, 0.0, 0.3]], [[0.0, 0.5, 0.0, 0.1, 0.1]]], np.float32),
+    np.array([3, 9, 16, 18, 24]),
+    PASSAGE.encode(),
+)
+
+
+def test_attention_to_a_part_is_that_to_its_tokens() -> None:
+    (paid,) = (PAID.to("钟六点响。"),)
+    assert paid is not None
+    assert paid.tolist() == [[pytest.approx(0.4)], [pytest.approx(0.5)]], "half a token counts"
+    whole, last = PAID.to(PASSAGE), PAID.to("bell.")
+    assert whole is not None
+    assert last is not None
+    assert whole.sum(1).tolist() == pytest.approx([0.7, 0.7])
+    assert last.sum(1).tolist() == pytest.approx([0.3, 0.1])
+    assert PAID.to("") is None
+    assert PAID.to("The clock.") is None
+    twice = Attention(PAID.shares, np.array([1, 2, 3, 4, 5]), b"ababa")
+    second = twice.to("ba")
+    assert second is not None
+    assert second.sum(1).tolist() == pytest.approx([0.3, 0.2]), "where it stands last"
+
+
+def test_sentences_are_weighed_by_what_is_paid_to_them() -> None:
+    reader = States(paid=PAID)
+    messages = [Message("system", PASSAGE), Message("user", "q")]
+    probes = Probes(reader, {POINTS: along(1, 1, layer=1)})
+    first, second, absent = probes.pointed(messages, ["钟六点响。", "The bell.", "?"], keep=1) or ()
+    assert first > second > absent == -np.inf
+    assert reader.read == [(messages, 2, 1)], "two layers are those up to the second"
+    assert first == pytest.approx(np.log(0.4) + np.log(0.5), abs=1e-3)
+    assert Probes(States(), {POINTS: along(1)}).pointed(messages, ["x"], keep=1) is None
+    assert Probes(reader, {"relevance": along(1)}).pointed(messages, ["x"], keep=1) is None
+    assert LogitChooser(ScriptedLLM()).point(messages, ["x"], keep=1) is None
+    assert WrittenChooser(ScriptedLLM()).point(messages, ["x"], keep=1) is None
+
+
+def test_how_likely_sentences_answer_sums_to_one_and_knows_how_a_prompt_writes_them() -> None:
+    text = "共一百八十万元 [1]。钟六点响。"
+    shown = "共一百八十万 (1,800,000)元 (1)。钟六点响。"
+    tokens = np.arange(1, 1 + len(shown.encode()))
+    paid = np.full((1, 1, len(tokens)), 0.01, np.float32)
+    chooser = LogitChooser(
+        ScriptedLLM(),
+        Probes(States(paid=Attention(paid, tokens, shown.encode())), {POINTS: along(1)}),
+    )
+    passage = ScoredChunk(Chunk(1, "d", 0, text, "", 1, 1, 0, len(text)), 0.5, "s")
+    grader, reading = Grader(chooser), Reading("en", (passage,))
+    sentences = ["共一百八十万元 [1]。", "钟六点响。"]
+    likely = grader.points("q", reading, sentences)
+    assert likely is not None
+    assert sum(likely) == pytest.approx(1)
+    assert likely[0] > likely[1] > 0
+    assert grader.points("q", reading, ["not there"]) is None
+    assert grader.points("q", reading, []) is None
 
 
 def test_what_is_saved_is_loaded() -> None:
@@ -135,8 +201,10 @@ def test_the_starters_directions_hold_for_the_prompts_of_this_version() -> None:
     weights = max(spec.files, key=lambda file: file.size or 0).sha256
     assert weights is not None
     directions = load_probes(weights)
-    assert directions.keys() == {*SCOPES, "relevance", FITS, LISTS_DOCUMENTS}
-    assert {direction.weights.shape for direction in directions.values()} == {(1536,)}
+    assert directions.keys() == {*SCOPES, "relevance", FITS, LISTS_DOCUMENTS, POINTS}
+    shapes = {name: direction.weights.shape for name, direction in directions.items()}
+    assert shapes.pop(POINTS) == (18 * 12,)
+    assert set(shapes.values()) == {(1536,)}
     assert all(np.isfinite(direction.weights).all() for direction in directions.values())
     assert load_probes("0" * 64) == {}
 
@@ -210,3 +278,44 @@ def test_a_mean_is_that_of_what_follows_the_kept_messages(
         model.score_choices(long, ["Yes", "No"], keep=1)
         assert np.array_equal(task, model.mean_state(long, 9, keep=1))
         assert len(model._context._cached) == prefix
+
+
+@pytest.mark.models("smollm2-135m-instruct-q4")
+def test_attention_does_not_hang_on_what_was_read_before(
+    models_dir: Callable[[str], Path],
+) -> None:
+    path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
+    filler = "Nobody says who repaired the roof of the mill. " * 12
+    system = Message("system", f"The bell rings at noon. {filler}")
+    prompt, other = ([system, Message("user", text)] for text in ("When does it ring?", "Who?"))
+    with LlamaCppModel(path, context_window=512, shows_states=True) as model:
+        before = model.score_choices(prompt, ["Yes", "No"], keep=1)
+        attention = model.attention(prompt, 10, keep=1)
+        assert attention is not None
+        assert attention.shares.shape == (10, 9, len(attention.ends))
+        assert len(attention.ends) > BATCH, "read in several batches"
+        assert system.content in attention.text.decode()
+        assert (attention.shares >= 0).all()
+        # Tokens pay to each other, too.
+        assert (attention.shares.sum(-1) > 0.1).all()
+        assert (attention.shares.sum(-1) < 1).all()
+        state = model.mean_state(other, 9, keep=1)
+        assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
+        again = model.attention(prompt, 10, keep=1)
+        assert again is not None
+        assert np.array_equal(attention.shares, again.shares)
+        model.forget()
+        anew = model.attention(prompt, 10, keep=1)
+        assert anew is not None
+        assert np.array_equal(attention.shares, anew.shares)
+        assert np.array_equal(state, model.mean_state(other, 9, keep=1))
+        asked = model.attention(other, 10, keep=1)
+        assert asked is not None
+        assert not np.array_equal(attention.shares, asked.shares)
+    with LlamaCppModel(path, context_window=512, kv_type="q8_0", shows_states=True) as model:
+        assert model.attention(prompt, 10, keep=1) is None, "its keys are no numbers of 16 bits"
+    with (
+        LlamaCppModel(path, context_window=512) as model,
+        pytest.raises(BackendError, match="shows no states"),
+    ):
+        model.attention(prompt, 10, keep=1)

@@ -88,6 +88,33 @@ LAST = -1
 """The number of what follows the last layer: its state after the norm, of the last token alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """What the tokens of a prompt pay on average to each token of its kept messages.
+
+    `shares` of 1, shape (layers, heads, tokens) float32. Token i of `text`, the kept part as bytes,
+    ends at `ends[i]`, shape (tokens,) int64.
+    """
+
+    shares: NDArray[np.float32]
+    ends: NDArray[np.int64]
+    text: bytes
+
+    def to(self, part: str) -> NDArray[np.float32] | None:
+        """What a part of the text gets, where it stands last, shape (layers, heads); None: nowhere.
+
+        A token that is only half of it counts.
+        """
+        sought = part.encode("utf-8", "replace")
+        start = self.text.rfind(sought) if sought else -1
+        if start < 0:
+            return None
+        first = int(np.searchsorted(self.ends, start, "right"))
+        last = int(np.searchsorted(self.ends, start + len(sought), "left"))
+        paid: NDArray[np.float32] = self.shares[..., first : last + 1].sum(-1)
+        return paid
+
+
 class StateReader(Protocol):
     """Shows what a model made of a prompt before it chooses a word."""
 
@@ -98,6 +125,13 @@ class StateReader(Protocol):
 
         Shape (width,). Over all tokens behind the first `keep` messages, which come back as in
         `ChoiceScorer`.
+        """
+        ...
+
+    def attention(self, messages: Sequence[Message], layers: int, *, keep: int) -> Attention | None:
+        """Where the tokens behind the first `keep` messages look in these, in the first layers.
+
+        None where that is not shown.
         """
         ...
 

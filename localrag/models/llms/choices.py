@@ -74,6 +74,12 @@ class LogitChooser:
             return None
         return self._probes.probabilities(decisions, messages, keep=keep)
 
+    def point(
+        self, messages: Sequence[Message], sentences: Sequence[str], *, keep: int
+    ) -> list[float] | None:
+        """How far the model looks at each sentence of the kept messages, as `Probes.pointed`."""
+        return self._probes.pointed(messages, sentences, keep=keep) if self._probes else None
+
     def choose(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
     ) -> Choice:
@@ -96,6 +102,9 @@ class WrittenChooser:
         self, decisions: Sequence[str], messages: Sequence[Message], *, keep: int = 0
     ) -> None:
         """None: a server does not show the states of its model."""
+
+    def point(self, messages: Sequence[Message], sentences: Sequence[str], *, keep: int) -> None:
+        """None: nor where it looks."""
 
     def choose(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0

@@ -22,6 +22,10 @@ from numpy.typing import NDArray
 from localrag.models.llms.base import LAST, StateReader
 from localrag.types import Message
 
+POINTS = "points"
+"""The name of the direction along which attention points to what answers."""
+LEAST_PAID = 1e-5
+"""A share of attention beside which less is the same."""
 FAR = 30.0
 """Log odds of what rounds to certainty."""
 
@@ -71,6 +75,29 @@ class Probes:
             layer: self.reader.mean_state(messages, layer, keep=keep) for layer in sorted(layers)
         }
         return [direction.probability(state_of[direction.layer]) for direction in directions]
+
+    def pointed(
+        self, messages: Sequence[Message], sentences: Sequence[str], *, keep: int
+    ) -> list[float] | None:
+        """Log odds of each sentence of the kept messages against the others that it answers.
+
+        By how much attention heads pay to it while the task is read (retrieval heads: Wu et al.
+        2024, arXiv 2404.15574; Chen et al. 2024, arXiv 2410.02642), along a direction that
+        questions with known sentences gave. -inf for what does not stand there; None where that was
+        not fitted, or no attention is shown. Raises as `probabilities`.
+        """
+        direction = self.directions.get(POINTS)
+        if direction is None:
+            return None
+        attention = self.reader.attention(messages, direction.layer + 1, keep=keep)
+        if attention is None:
+            return None
+        paid = [attention.to(sentence) for sentence in sentences]
+        return [-math.inf if heads is None else _along(direction, heads) for heads in paid]
+
+
+def _along(direction: Direction, heads: NDArray[np.float32]) -> float:
+    return float(direction.weights @ np.log(heads.ravel() + LEAST_PAID))
 
 
 def saved(directions: Mapping[str, Direction]) -> bytes:

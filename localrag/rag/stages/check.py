@@ -36,10 +36,13 @@ def check(run: AnswerRun) -> Pieces:
     question, chunks, tools = run.question, run.passages, run.tools
     numbers = evidence.numbers
 
+    pointed = run.pointed.sentences if run.pointed else ()
+
     def closest(statement: str) -> Sequence[tuple[str, Citation]]:
         # Measured of answers that are shown; what decides whether one is goes by the model.
-        text = f"{question} {statement}"
-        return run.attributor.nearest_sentences(numbers, text, 1) if marks_unsupported else ()
+        if pointed or not marks_unsupported:
+            return pointed if marks_unsupported else ()
+        return run.attributor.nearest_sentences(numbers, f"{question} {statement}", 1)
 
     passages = Passages(question, chunks, tools.tokenize, closest)
     ask = asking(question, evidence, answer, chunks, tools, run.grader, run.unsupported)
@@ -60,7 +63,10 @@ def check(run: AnswerRun) -> Pieces:
     ratings = {statement.rating for statement in answer} - {None}
     has_dispute = run.conflicts is not None and run.conflicts.disagreement is not None
     if ratings and "fully supported" not in ratings and not has_dispute:
-        quotation = closest_statement(answer, run.attributor, numbers, question)
+        nearest = pointed or run.attributor.nearest_sentences(
+            numbers, f"{question} {words(answer)}", 1
+        )
+        quotation = closest_statement(answer, nearest, question)
         if quotation is not None:
             yield quotation
             answer = (*answer, quotation)

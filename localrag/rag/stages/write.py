@@ -8,7 +8,9 @@ from functools import partial
 
 from localrag.prompts import render
 from localrag.rag.citations import CitedStream
+from localrag.rag.faithfulness import Passages
 from localrag.rag.pipeline import AnswerRun, Pieces
+from localrag.rag.pointing import as_pointed
 from localrag.rag.reading import Evidence
 from localrag.rag.statements import uncited
 from localrag.rag.verdicts import closest_sentences, without_guess
@@ -22,7 +24,7 @@ def write(run: AnswerRun) -> Pieces:
     """
     if run.evidence is None:
         return
-    run.evidence = evidence = _with_conflicts(run, run.evidence)
+    evidence = run.evidence
     alone = evidence.keep > 0  # else the prompt shows all passages, with their numbers
     sources = run.attributor.only(evidence.numbers, alone=alone)
     citations = CitedStream(sources, run.question, render("refusal", run.language))
@@ -39,22 +41,17 @@ def write(run: AnswerRun) -> Pieces:
         yield from uncited(citations.statements)
 
 
-def _with_conflicts(run: AnswerRun, evidence: Evidence) -> Evidence:
-    """The evidence with the passage in force, and with what the passages differ in."""
-    if run.conflicts is None or run.reader is None:
-        return evidence
-    newest = run.conflicts.newest(evidence.numbers)
-    if newest and evidence.keep and len(evidence.numbers) == 1:
-        evidence = run.reader.alone(run.question, newest, run.passages, run.language)
-    return replace(evidence, messages=run.conflicts.with_note(evidence.messages))
-
-
 def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -> Pieces:
     started = time.perf_counter()
     options = replace(run.tools.generation, keep=evidence.keep)
     drafted = iter([evidence.draft]) if evidence.draft else None
     written = drafted or run.tools.llm.stream(evidence.messages, options)
     sentences = partial(closest_sentences, run.attributor, evidence.numbers, run.question)
+    pointed = run.pointed if run.pointed and run.pointed.are_sure else None
+    if pointed is not None:
+        sentences = partial(str, pointed.text)
+        passages = Passages(run.question, run.passages, run.tools.tokenize)
+        written = as_pointed(written, pointed, passages.stands_in)
     for piece in without_guess(written, sentences, run.echo):
         yield from citations.feed(piece)
     yield from citations.finish()

@@ -34,7 +34,7 @@ from localrag.models.llms.base import TokenUse
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.decoding import STOPPED, Decoder, StopSign
 from localrag.models.llms.llama_cpp.gguf import check_gguf
-from localrag.models.llms.llama_cpp.hidden_states import HiddenStates
+from localrag.models.llms.llama_cpp.hidden_states import Heads, HiddenStates
 from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
 
 BATCH = 64
@@ -146,6 +146,9 @@ class LlamaContext:
         """What was read and written since the last `begin`."""
         self._bytes_per_token = 0.0
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
+        queries, keys = int(c.llama_model_n_head(model)), int(c.llama_model_n_head_kv(model))
+        shares_evenly = kv_type == "f16" and keys > 0 and not queries % keys
+        self._heads = Heads(queries, keys, self.width // queries) if shares_evenly else None
         log = "\n".join(native.log_lines())
         found = re.findall(r"offloaded (\d+)/(\d+) layers", log)
         offloaded, layers = found[-1] if found else (0, c.llama_model_n_layer(model) + 1)
@@ -277,7 +280,7 @@ class LlamaContext:
             last = len(tokens) - 1
             started = time.perf_counter()
             if self._hidden:
-                self._hidden.watch(collects=collecting and start >= keep)
+                self._hidden.watch(collects=collecting and start >= keep, first=start)
             self._decode([(token, at, 0, at == last) for at, token in enumerate(part, start)])
             reading += time.perf_counter() - started
             self._cached.extend(part)
@@ -370,15 +373,36 @@ class LlamaContext:
 
         Shape (width,). The cache holds the first `keep` tokens afterwards.
         """
+        with self._collected(tokens, layer, keep) as hidden:
+            return hidden.mean()
+
+    def attention(
+        self, tokens: Sequence[int], layers: int, *, keep: int
+    ) -> NDArray[np.float32] | None:
+        """What all but the first `keep` tokens pay to each of these, by heads of the first layers.
+
+        Shape (layers, heads, keep), means of shares of 1; None where it is not shown. The cache
+        holds the first `keep` tokens afterwards.
+        """
+        if self._heads is None:
+            return None
+        with self._collected(tokens, layers - 1, keep, layers) as hidden:
+            return hidden.attention()
+
+    @contextmanager
+    def _collected(
+        self, tokens: Sequence[int], layer: int, keep: int, layers: int = 0
+    ) -> Iterator[HiddenStates]:
+        """What is seen up to a layer while all but the first `keep` tokens are read."""
         if self._hidden is None:
             raise BackendError("llama.cpp shows no states of this model.")
         # What is averaged is read anew, whole.
         self._fresh = False
         self._ends = [end for end in self._ends if end <= keep]
-        self._hidden.begin(layer, self.width)
+        self._hidden.begin(layer, self.width, self._heads if layers else None, keep, layers)
         try:
             self.read(tokens, keep=keep, collecting=True)
-            return self._hidden.mean()
+            yield self._hidden
         finally:
             self._hidden.watch(collects=False)
             self._fresh = False

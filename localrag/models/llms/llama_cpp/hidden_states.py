@@ -1,8 +1,10 @@
-"""Hidden states behind one layer, which llama.cpp shows while it computes a batch."""
+"""What llama.cpp shows while it computes a batch: hidden states, and where tokens look."""
 
 from __future__ import annotations
 
 import ctypes
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,25 @@ from numpy.typing import NDArray
 from localrag.errors import BackendError
 from localrag.models.llms.base import LAST
 
+_SEEN = re.compile(rb"(Qcur|cache_k_l)-?(\d+) \(view\) \(permuted\)")
+"""Queries and keys of a layer as attention takes them: "Qcur-3 (view) (permuted)"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """How attention is divided: heads of queries, those of keys that they share, width of each."""
+
+    queries: int
+    keys: int
+    width: int
+
 
 class HiddenStates:
-    """Adds up the hidden states of all tokens of the batches that are read while it collects.
+    """Adds up what all tokens of the batches make of a prompt that are read while it collects.
 
-    What comes behind the layer is not computed for these batches, so their tokens must leave the
-    cache afterwards. `ggml` is the library that has llama.cpp's tensors.
+    Their hidden states behind a layer, and how much attention each head up to that layer pays to
+    the tokens before them. What comes behind the layer is not computed for these batches, so their
+    tokens must leave the cache afterwards. `ggml` is the library that has llama.cpp's tensors.
     """
 
     def __init__(self, c: Any, ggml: Any) -> None:
@@ -35,15 +50,29 @@ class HiddenStates:
         self._width = 0
         self._sum = np.zeros(0)
         self._count = 0
+        self._heads: Heads | None = None
+        self._attention: NDArray[np.float64] = np.zeros(0)
+        self._queries: dict[int, int] = {}
+        self._first = 0
 
-    def begin(self, layer: int, width: int) -> None:
-        """Begin a new sum of states behind a layer, by its number as `StateReader` has it."""
+    def begin(
+        self, layer: int, width: int, heads: Heads | None = None, kept: int = 0, layers: int = 0
+    ) -> None:
+        """Begin a new sum of states behind a layer, by its number as `StateReader` has it.
+
+        With `heads` also of their attention, in the first `layers`, to the first `kept` tokens.
+        """
         self._name = b"result_norm" if layer == LAST else b"l_out-%d" % layer
         self._width, self._sum, self._count, self._failed = width, np.zeros(width), 0, False
+        self._heads = heads
+        self._attention = np.zeros((layers, heads.queries if heads else 0, kept))
 
-    def watch(self, *, collects: bool) -> None:
-        """Before a batch is read: whether its states are added."""
-        self._collects, self._ended = collects, False
+    def watch(self, *, collects: bool, first: int = 0) -> None:
+        """Before a batch is read: whether its states are added, and how many tokens stand before.
+
+        These have the first places of the cache, in their order.
+        """
+        self._collects, self._ended, self._first = collects, False, first
 
     def mean(self) -> NDArray[np.float32]:
         """The mean of what was collected, shape (width,). Raises `BackendError` for nothing."""
@@ -51,23 +80,68 @@ class HiddenStates:
             raise BackendError("llama.cpp shows no states of this model.")
         return (self._sum / self._count).astype(np.float32)
 
+    def attention(self) -> NDArray[np.float32] | None:
+        """The mean of what tokens pay to each kept one, shape (layers, heads, kept).
+
+        None where it was not shown.
+        """
+        if self._failed or not self._count or not (self._attention.sum((1, 2)) > 0).all():
+            return None
+        return (self._attention / self._count).astype(np.float32)
+
     def _look(self, tensor: int, asked: bool, _: object) -> bool:
         if not self._collects:
             return False
         # A batch may be computed in several parts: each that follows ends with its first tensor.
+        if asked and self._ended:
+            return True
+        name = self._ggml.ggml_get_name(tensor)
+        is_last = name == self._name
+        seen = None if is_last else self._seen(name)
         if asked:
-            return self._ended or bool(self._ggml.ggml_get_name(tensor) == self._name)
-        if not self._ended:
-            self._ended = True
-            try:
+            if seen and seen[1] == b"Qcur":
+                self._queries[int(seen[2])] = tensor
+            return is_last or bool(seen and seen[1] != b"Qcur")
+        if self._ended:
+            return False
+        self._ended = seen is None
+        try:
+            if seen:
+                self._attend(int(seen[2]), tensor)
+            else:
                 self._add(tensor)
-            except Exception:  # raised here it would be printed and lost; `mean` raises
-                self._failed = True
-        return False  # what follows is not needed
+        except Exception:  # raised here it would be printed and lost; `mean` raises
+            self._failed = True
+        return not self._ended  # what follows is not needed
+
+    def _seen(self, name: bytes) -> re.Match[bytes] | None:
+        """The queries or keys of one of the layers whose attention is wanted."""
+        seen = _SEEN.fullmatch(name) if self._heads else None
+        return seen if seen and int(seen[2]) < len(self._attention) else None
 
     def _add(self, tensor: int) -> None:
-        states = np.empty(self._ggml.ggml_nelements(tensor), np.float32)
-        self._ggml.ggml_backend_tensor_get(tensor, states.ctypes.data, 0, states.nbytes)
-        rows = states.reshape(-1, self._width)
+        rows = self._numbers(tensor, np.float32).reshape(-1, self._width)
         self._sum += rows.sum(0, dtype=np.float64)
         self._count += len(rows)
+
+    def _attend(self, layer: int, tensor: int) -> None:
+        """Add what the tokens of a batch pay to those that are kept, by its keys."""
+        heads = self._heads
+        kept = self._attention.shape[2]
+        assert heads is not None  # noqa: S101 - else no layer is looked at
+        queries = self._numbers(self._queries[layer], np.float32)
+        queries = queries.reshape(-1, heads.keys, heads.queries // heads.keys, heads.width)
+        last = self._first + len(queries)
+        keys = self._numbers(tensor, np.float16).reshape(-1, heads.keys, heads.width)[:last]
+        scores = np.einsum("tghw,kgw->ghtk", queries, keys.astype(np.float32), optimize=True)
+        scores /= np.sqrt(heads.width)
+        seen = np.arange(last) <= self._first + np.arange(len(queries))[:, None]
+        scores = np.where(seen, scores, -np.inf)
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        shares /= shares.sum(-1, keepdims=True)
+        self._attention[layer] += shares[..., :kept].sum(2).reshape(heads.queries, kept)
+
+    def _numbers(self, tensor: int, kind: type[np.floating[Any]]) -> NDArray[Any]:
+        numbers = np.empty(self._ggml.ggml_nelements(tensor), kind)
+        self._ggml.ggml_backend_tensor_get(tensor, numbers.ctypes.data, 0, numbers.nbytes)
+        return numbers

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from localrag.errors import ContextOverflowError, UsageError
 from localrag.models.llms.base import (
+    Attention,
     Completion,
     Options,
     Pace,
@@ -298,6 +299,17 @@ class LlamaCppModel:
         self._check_window(len(tokens), 1)
         with self._turn(tokens[:prefix]) as context:
             return context.mean_state(tokens, layer, keep=prefix)
+
+    def attention(self, messages: Sequence[Message], layers: int, *, keep: int) -> Attention | None:
+        """As `StateReader` has it. Raises `ContextOverflowError` or `BackendError`."""
+        tokens = self._prompt(messages, thoughts=False).tokens
+        prefix = self._prefix_length(messages, keep, tokens)
+        self._check_window(len(tokens), 1)
+        with self._turn(tokens[:prefix]) as context:
+            pieces = [context.piece(token, special=True) for token in tokens[:prefix]]
+            ends = np.cumsum([len(piece) for piece in pieces])
+            shares = context.attention(tokens, layers, keep=prefix)
+        return None if shares is None else Attention(shares, ends, b"".join(pieces))
 
     @property
     def keeps_on_disk(self) -> bool:
