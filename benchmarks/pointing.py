@@ -36,7 +36,15 @@ from localrag.config.settings import Settings
 from localrag.models.embeddings.folder import weights_sha256
 from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
-from localrag.models.llms.probes import LEAST_PAID, POINTS, Direction, Probes, loaded, saved
+from localrag.models.llms.probes import (
+    LEAST_PAID,
+    POINTING_LAYERS,
+    POINTS,
+    Direction,
+    Probes,
+    loaded,
+    saved,
+)
 from localrag.prompts import render
 from localrag.rag.calibration import probe_key
 from localrag.rag.grading import Grader, Reading
@@ -142,7 +150,8 @@ def attention_of(cases: Sequence[Case], arguments: argparse.Namespace) -> list[N
     for number, case in enumerate(sorted(cases, key=lambda case: case.messages[0].content)):
         file = folder / f"{case.key}.npy"
         if not file.exists():
-            attention = model.attention(case.messages, arguments.layer + 1, keep=1)
+            layers = range(arguments.layer + 1 - POINTING_LAYERS, arguments.layer + 1)
+            attention = model.attention(case.messages, layers, keep=1)
             paid = [attention and attention.to(sentence) for sentence in case.sentences]
             # A sentence that stands in a prompt otherwise than in its section gets nothing.
             shape = next(heads.shape for heads in paid if heads is not None)

@@ -209,7 +209,7 @@ class CachedModel:
         )
         return np.frombuffer(base64.b64decode(value), np.float32)
 
-    def attention(self, messages: Sequence[Message], layers: int, *, keep: int) -> None:
+    def attention(self, messages: Sequence[Message], layers: range, *, keep: int) -> None:
         """None: a judge grades, and points to nothing."""
 
     def _key(self, kind: str, messages: Sequence[Message], parameters: Sequence[object]) -> str:

@@ -125,7 +125,7 @@ def test_attention_is_the_mean_of_the_shares_that_tokens_pay_to_kept_ones() -> N
         **attention_tensors(queries[3:], keys[1], 1, 40),
     }
     hidden_states = hidden(tensors)
-    hidden_states.begin(1, WIDTH, HEADS, kept=7, layers=2)
+    hidden_states.begin(1, WIDTH, HEADS, kept=7, layers=range(2))
     hidden_states.watch(collects=False)
     assert computed(hidden_states, 10, 11, 12) == [10, 11, 12]
     for first, batch in ((7, (10, 11, 12, 20, 21, 22)), (10, (30, 31, 32, 40, 41, 42))):
@@ -149,7 +149,7 @@ def test_attention_that_is_not_shown_is_none(name: bytes) -> None:
     tensors = attention_tensors(queries, np.ones((4, 2, 5), np.float16), 0, 1)
     tensors[2] = (name, tensors[2][1])
     hidden_states = hidden(tensors)
-    hidden_states.begin(0, WIDTH, HEADS, kept=2, layers=1)
+    hidden_states.begin(0, WIDTH, HEADS, kept=2, layers=range(1))
     hidden_states.watch(collects=True, first=2)
     computed(hidden_states, 1, 2, 3)
     assert hidden_states.attention() is None
@@ -160,7 +160,7 @@ def test_keys_of_another_shape_are_an_error_and_no_attention() -> None:
     queries = np.ones((1, HEADS.queries, HEADS.width), np.float32)
     tensors = attention_tensors(queries, np.ones(7, np.float16), 0, 1)
     hidden_states = hidden(tensors)
-    hidden_states.begin(0, WIDTH, HEADS, kept=2, layers=1)
+    hidden_states.begin(0, WIDTH, HEADS, kept=2, layers=range(1))
     hidden_states.watch(collects=True, first=2)
     computed(hidden_states, 1, 2, 3)
     assert hidden_states.attention() is None

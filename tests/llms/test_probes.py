@@ -22,7 +22,7 @@ from localrag.models.llms.base import Attention
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.models.llms.llama_cpp.context import BATCH
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
-from localrag.models.llms.probes import POINTS, Direction, Probes, loaded, saved
+from localrag.models.llms.probes import POINTING_LAYERS, POINTS, Direction, Probes, loaded, saved
 from localrag.models.registry.spec import catalogue
 from localrag.rag.calibration import PROBE_CURVE, load_probes, starter_calibration
 from localrag.rag.grading import Grader, Reading
@@ -45,8 +45,10 @@ class States:
         self.read.append((messages, layer, keep))
         return self.states.pop(0)
 
-    def attention(self, messages: Sequence[Message], layers: int, *, keep: int) -> Attention | None:
-        self.read.append((messages, layers, keep))
+    def attention(
+        self, messages: Sequence[Message], layers: range, *, keep: int
+    ) -> Attention | None:
+        self.read.append((messages, layers[-1], keep))
         return self.paid
 
 
@@ -114,7 +116,7 @@ def test_sentences_are_weighed_by_what_is_paid_to_them() -> None:
     probes = Probes(reader, {POINTS: along(1, 1, layer=1)})
     first, second, absent = probes.pointed(messages, ["钟六点响。", "The bell.", "?"], keep=1) or ()
     assert first > second > absent == -np.inf
-    assert reader.read == [(messages, 2, 1)], "two layers are those up to the second"
+    assert reader.read == [(messages, 1, 1)]
     assert first == pytest.approx(np.log(0.4) + np.log(0.5), abs=1e-3)
     assert Probes(States(), {POINTS: along(1)}).pointed(messages, ["x"], keep=1) is None
     assert Probes(reader, {"relevance": along(1)}).pointed(messages, ["x"], keep=1) is None
@@ -203,7 +205,7 @@ def test_the_starters_directions_hold_for_the_prompts_of_this_version() -> None:
     directions = load_probes(weights)
     assert directions.keys() == {*SCOPES, "relevance", FITS, LISTS_DOCUMENTS, POINTS}
     shapes = {name: direction.weights.shape for name, direction in directions.items()}
-    assert shapes.pop(POINTS) == (18 * 12,)
+    assert shapes.pop(POINTS) == (POINTING_LAYERS * 12,)
     assert set(shapes.values()) == {(1536,)}
     assert all(np.isfinite(direction.weights).all() for direction in directions.values())
     assert load_probes("0" * 64) == {}
@@ -290,7 +292,7 @@ def test_attention_does_not_hang_on_what_was_read_before(
     prompt, other = ([system, Message("user", text)] for text in ("When does it ring?", "Who?"))
     with LlamaCppModel(path, context_window=512, shows_states=True) as model:
         before = model.score_choices(prompt, ["Yes", "No"], keep=1)
-        attention = model.attention(prompt, 10, keep=1)
+        attention = model.attention(prompt, range(10), keep=1)
         assert attention is not None
         assert attention.shares.shape == (10, 9, len(attention.ends))
         assert len(attention.ends) > BATCH, "read in several batches"
@@ -301,21 +303,21 @@ def test_attention_does_not_hang_on_what_was_read_before(
         assert (attention.shares.sum(-1) < 1).all()
         state = model.mean_state(other, 9, keep=1)
         assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
-        again = model.attention(prompt, 10, keep=1)
+        again = model.attention(prompt, range(10), keep=1)
         assert again is not None
         assert np.array_equal(attention.shares, again.shares)
         model.forget()
-        anew = model.attention(prompt, 10, keep=1)
+        anew = model.attention(prompt, range(10), keep=1)
         assert anew is not None
         assert np.array_equal(attention.shares, anew.shares)
         assert np.array_equal(state, model.mean_state(other, 9, keep=1))
-        asked = model.attention(other, 10, keep=1)
+        asked = model.attention(other, range(10), keep=1)
         assert asked is not None
         assert not np.array_equal(attention.shares, asked.shares)
     with LlamaCppModel(path, context_window=512, kv_type="q8_0", shows_states=True) as model:
-        assert model.attention(prompt, 10, keep=1) is None, "its keys are no numbers of 16 bits"
+        assert model.attention(prompt, range(10), keep=1) is None, "keys of 8 bits"
     with (
         LlamaCppModel(path, context_window=512) as model,
         pytest.raises(BackendError, match="shows no states"),
     ):
-        model.attention(prompt, 10, keep=1)
+        model.attention(prompt, range(10), keep=1)

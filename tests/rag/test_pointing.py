@@ -44,7 +44,7 @@ class Reader:
     def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
         return np.array([6.0], np.float32)  # surely relevant
 
-    def attention(self, messages: Sequence[Message], layers: int, *, keep: int) -> Attention:
+    def attention(self, messages: Sequence[Message], layers: range, *, keep: int) -> Attention:
         text = messages[0].content.encode()
         paid = np.full(len(text), 1e-9, np.float32)
         for sentence, share in self.shares.items():

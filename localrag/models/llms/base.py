@@ -128,8 +128,10 @@ class StateReader(Protocol):
         """
         ...
 
-    def attention(self, messages: Sequence[Message], layers: int, *, keep: int) -> Attention | None:
-        """Where the tokens behind the first `keep` messages look in these, in the first layers.
+    def attention(
+        self, messages: Sequence[Message], layers: range, *, keep: int
+    ) -> Attention | None:
+        """Where the tokens behind the first `keep` messages look in these, in some layers.
 
         None where that is not shown.
         """

@@ -24,6 +24,8 @@ from localrag.types import Message
 
 POINTS = "points"
 """The name of the direction along which attention points to what answers."""
+POINTING_LAYERS = 10
+"""Up to that of the direction: what lies before them tells no more."""
 LEAST_PAID = 1e-5
 """A share of attention beside which less is the same."""
 FAR = 30.0
@@ -89,7 +91,9 @@ class Probes:
         direction = self.directions.get(POINTS)
         if direction is None:
             return None
-        attention = self.reader.attention(messages, direction.layer + 1, keep=keep)
+        last = direction.layer
+        layers = range(last + 1 - POINTING_LAYERS, last + 1)
+        attention = self.reader.attention(messages, layers, keep=keep)
         if attention is None:
             return None
         paid = [attention.to(sentence) for sentence in sentences]

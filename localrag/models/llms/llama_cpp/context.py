@@ -377,21 +377,21 @@ class LlamaContext:
             return hidden.mean()
 
     def attention(
-        self, tokens: Sequence[int], layers: int, *, keep: int
+        self, tokens: Sequence[int], layers: range, *, keep: int
     ) -> NDArray[np.float32] | None:
-        """What all but the first `keep` tokens pay to each of these, by heads of the first layers.
+        """What all but the first `keep` tokens pay to each of these, by heads of some layers.
 
         Shape (layers, heads, keep), means of shares of 1; None where it is not shown. The cache
         holds the first `keep` tokens afterwards.
         """
         if self._heads is None:
             return None
-        with self._collected(tokens, layers - 1, keep, layers) as hidden:
+        with self._collected(tokens, layers[-1], keep, layers) as hidden:
             return hidden.attention()
 
     @contextmanager
     def _collected(
-        self, tokens: Sequence[int], layer: int, keep: int, layers: int = 0
+        self, tokens: Sequence[int], layer: int, keep: int, layers: range = range(0)
     ) -> Iterator[HiddenStates]:
         """What is seen up to a layer while all but the first `keep` tokens are read."""
         if self._hidden is None:

@@ -29,9 +29,10 @@ class Heads:
 class HiddenStates:
     """Adds up what all tokens of the batches make of a prompt that are read while it collects.
 
-    Their hidden states behind a layer, and how much attention each head up to that layer pays to
-    the tokens before them. What comes behind the layer is not computed for these batches, so their
-    tokens must leave the cache afterwards. `ggml` is the library that has llama.cpp's tensors.
+    Their hidden states behind a layer, and how much attention the heads of some layers up to it pay
+    to the tokens before them. What comes behind the layer is not computed for these batches, so
+    their tokens must leave the cache afterwards. `ggml` is the library that has llama.cpp's
+    tensors.
     """
 
     def __init__(self, c: Any, ggml: Any) -> None:
@@ -51,21 +52,27 @@ class HiddenStates:
         self._sum = np.zeros(0)
         self._count = 0
         self._heads: Heads | None = None
+        self._layers = range(0)
         self._attention: NDArray[np.float64] = np.zeros(0)
         self._queries: dict[int, int] = {}
         self._first = 0
 
     def begin(
-        self, layer: int, width: int, heads: Heads | None = None, kept: int = 0, layers: int = 0
+        self,
+        layer: int,
+        width: int,
+        heads: Heads | None = None,
+        kept: int = 0,
+        layers: range = range(0),
     ) -> None:
         """Begin a new sum of states behind a layer, by its number as `StateReader` has it.
 
-        With `heads` also of their attention, in the first `layers`, to the first `kept` tokens.
+        With `heads` also of their attention, in some `layers` up to it, to the first `kept` tokens.
         """
         self._name = b"result_norm" if layer == LAST else b"l_out-%d" % layer
         self._width, self._sum, self._count, self._failed = width, np.zeros(width), 0, False
-        self._heads = heads
-        self._attention = np.zeros((layers, heads.queries if heads else 0, kept))
+        self._heads, self._layers = heads, layers
+        self._attention = np.zeros((len(layers), heads.queries if heads else 0, kept))
 
     def watch(self, *, collects: bool, first: int = 0) -> None:
         """Before a batch is read: whether its states are added, and how many tokens stand before.
@@ -117,7 +124,7 @@ class HiddenStates:
     def _seen(self, name: bytes) -> re.Match[bytes] | None:
         """The queries or keys of one of the layers whose attention is wanted."""
         seen = _SEEN.fullmatch(name) if self._heads else None
-        return seen if seen and int(seen[2]) < len(self._attention) else None
+        return seen if seen and int(seen[2]) in self._layers else None
 
     def _add(self, tensor: int) -> None:
         rows = self._numbers(tensor, np.float32).reshape(-1, self._width)
@@ -139,7 +146,9 @@ class HiddenStates:
         scores = np.where(seen, scores, -np.inf)
         shares = np.exp(scores - scores.max(-1, keepdims=True))
         shares /= shares.sum(-1, keepdims=True)
-        self._attention[layer] += shares[..., :kept].sum(2).reshape(heads.queries, kept)
+        self._attention[self._layers.index(layer)] += (
+            shares[..., :kept].sum(2).reshape(heads.queries, kept)
+        )
 
     def _numbers(self, tensor: int, kind: type[np.floating[Any]]) -> NDArray[Any]:
         numbers = np.empty(self._ggml.ggml_nelements(tensor), kind)

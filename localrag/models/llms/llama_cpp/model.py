@@ -300,7 +300,9 @@ class LlamaCppModel:
         with self._turn(tokens[:prefix]) as context:
             return context.mean_state(tokens, layer, keep=prefix)
 
-    def attention(self, messages: Sequence[Message], layers: int, *, keep: int) -> Attention | None:
+    def attention(
+        self, messages: Sequence[Message], layers: range, *, keep: int
+    ) -> Attention | None:
         """As `StateReader` has it. Raises `ContextOverflowError` or `BackendError`."""
         tokens = self._prompt(messages, thoughts=False).tokens
         prefix = self._prefix_length(messages, keep, tokens)
