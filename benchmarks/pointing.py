@@ -48,7 +48,7 @@ from localrag.models.llms.probes import (
 from localrag.prompts import render
 from localrag.rag.calibration import probe_key
 from localrag.rag.grading import Grader, Reading
-from localrag.rag.pointing import SURE
+from localrag.rag.pointing import FEWEST, SURE
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
 from localrag.types import Message
@@ -58,8 +58,6 @@ PENALTY = 0.03
 cases, by what these gave for others of them."""
 STEPS, RATE = 300, 0.05
 PARTS = 5
-FEWEST = 3
-"""Sentences of a section of which one is to be pointed to."""
 SECTIONS = 3
 """Sections of a file among which that is looked for that answers."""
 
@@ -107,8 +105,15 @@ def case_of(source: str, question: str, section: str, sentences: list[str], plac
     return Case(source, messages, sentences, place)
 
 
+def chosen_cases(arguments: argparse.Namespace) -> list[Case]:
+    """Those that the direction is fitted on; of all, as many as are wanted."""
+    cases = list(written_cases())
+    step = -(-len(cases) // arguments.cases) if arguments.cases else 1
+    return cases[::step]
+
+
 def written_cases() -> Iterator[Case]:
-    """Those that the direction is fitted on."""
+    """All that were written."""
     for folder in read(CASES / "folders.jsonl", Folder):
         sections = {section.id: section for section in folder.sections}
         for asked in folder.questions:
@@ -188,7 +193,7 @@ def likely(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def fit(arguments: argparse.Namespace) -> None:
     """Fit the direction, print how it fares on what it was not fitted on, and save it."""
-    cases = list(written_cases())[: arguments.cases]
+    cases = chosen_cases(arguments)
     rows, answering = attention_of(cases, arguments), [case.answering for case in cases]
     groups = {source: place for place, source in enumerate(sorted({c.source for c in cases}))}
     parts = np.array([groups[case.source] % PARTS for case in cases])
@@ -244,15 +249,17 @@ def measure(arguments: argparse.Namespace) -> None:
                 if not sections:
                     continue
                 attributor = rag.engine._attributor(sections)
-                standing, sentences, _ = zip(*attributor.sentences(1), strict=True)
-                has = [all(tells(told, forms) for forms in asked.must) for told in sentences]
+                sentences = attributor.sentences(1)
+                has = [all(tells(s.told, forms) for forms in asked.must) for s in sentences]
                 if not any(has):
                     continue
                 reading = Reading(answer_language(asked.question), tuple(sections))
-                told = grader.points(asked.question, reading, standing)
+                told = grader.points(
+                    asked.question, reading, [sentence.standing for sentence in sentences]
+                )
                 assert told is not None
                 nearest = attributor.nearest_sentences([1], asked.question, 1)[0][0]
-                closest.append(has[sentences.index(nearest)])
+                closest.append(all(tells(nearest, forms) for forms in asked.must))
                 firsts.append(has[int(np.argmax(told))])
                 shares.append(max(told))
         count, *figures = _figures(np.array(firsts), np.array(shares)).strip("| ").split(" | ")
@@ -263,7 +270,7 @@ def measure(arguments: argparse.Namespace) -> None:
 def main() -> None:
     """Run one of the three."""
     commands = {
-        "read": lambda given: attention_of(list(written_cases())[: given.cases], given),
+        "read": lambda given: attention_of(chosen_cases(given), given),
         "fit": fit,
         "measure": measure,
     }
@@ -273,7 +280,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER")
     parser.add_argument("--model", type=Path, help="a GGUF file, default: the starter's")
     parser.add_argument("--layer", type=int, default=LAYER, help="up to which heads are read")
-    parser.add_argument("--cases", type=int, help="for a trial, the first of them")
+    parser.add_argument("--cases", type=int, help="for a trial, so many of them")
     parser.add_argument("--out", type=Path, default=SHIPPED, help="fit: where the direction goes")
     parser.add_argument("--probes", type=Path, default=SHIPPED, help="measure: what is measured")
     arguments = parser.parse_args()

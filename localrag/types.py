@@ -276,7 +276,7 @@ StepKind = Literal[
     "draft",  # passage, from 1: that an answer was tried from
     "says",  # passage, from 1; says: whether it says what was drafted, and what is asked
     "decides",  # passage, from 1; decides: whether it says yes or no
-    "point",  # passage, from 1: in which the sentence that answers was looked for
+    "point",  # passage, from 1; sure: whether a sentence of it says the answer
     "support of a sentence",  # rating
     "support",  # rating
     "utility",

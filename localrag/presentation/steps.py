@@ -217,8 +217,10 @@ def _decision(step: Step, say: Say) -> str:
             return say("passage {passage} says yes or no", **values)
         case "decides":
             return say("passage {passage} says neither yes nor no", **values)
+        case "point" if values["sure"]:
+            return say("a sentence of passage {passage} surely answers", **values)
         case "point":
-            return say("the sentence of passage {passage} that answers", **values)
+            return say("no sentence of passage {passage} surely answers", **values)
         case "check sentences":
             return _check_text(step, say)
         case "disagreement":

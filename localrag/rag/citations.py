@@ -173,6 +173,19 @@ class _Evidence:
     terms: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class PassageSentence:
+    """A sentence or row as it stands in what is read, and as it is told, on a line.
+
+    `is_whole` where it is neither a heading nor a fragment.
+    """
+
+    standing: str
+    told: str
+    citation: Citation
+    is_whole: bool
+
+
 def _told(evidence: _Evidence) -> str:
     """A sentence on one line, without what would pass for a mark of ours."""
     return hide_markers(LIST_MARK.sub("", " ".join(evidence.text.split())))
@@ -338,14 +351,13 @@ class Attributor:
         nearest = [few[number][1] for number in order[:most]]
         return [(_told(evidence), self._citation(evidence)) for evidence in nearest]
 
-    def sentences(self, marker: int) -> list[tuple[str, str, Citation]]:
-        """Those of a passage: as they stand in it, as they are told, and with their citations.
-
-        A row reads the same in both, with the names of its columns.
-        """
-        own = [evidence for evidence in self._evidence if evidence.marker == marker]
-        likely = [evidence for evidence in own if self._is_sentence(evidence)]
-        return [(e.text, _told(e), self._citation(e)) for e in likely or own]
+    def sentences(self, marker: int) -> list[PassageSentence]:
+        """Those of a passage, and what stands beside them: headings, short lines."""
+        return [
+            PassageSentence(e.text, _told(e), self._citation(e), self._is_sentence(e))
+            for e in self._evidence
+            if e.marker == marker
+        ]
 
     def _is_sentence(self, evidence: _Evidence) -> bool:
         """Whether it is none of the titles and headings, nor a fragment that says nothing."""

@@ -15,7 +15,7 @@ from localrag.rag.budget import Budget, seconds_spent
 from localrag.rag.citations import Attributor
 from localrag.rag.faithfulness import Unsupported
 from localrag.rag.grading import Grade, Grader
-from localrag.rag.pointing import PointedSentences
+from localrag.rag.pointing import PointedSentence
 from localrag.rag.reading import Evidence, PassageReader
 from localrag.rag.statements import Statements
 from localrag.rag.verdicts import Echo
@@ -68,8 +68,8 @@ class AnswerRun:
     missing: Parts = ()
     """Parts of the question that the documents do not hold."""
     conflicts: ConflictReporter | None = None
-    pointed: PointedSentences | None = None
-    """The sentences that answer, where the model shows where it looks."""
+    pointed: PointedSentence | None = None
+    """The sentence that answers, where the model shows where it looks."""
     statements: Statements = ()
     contexts: Sequence[ScoredChunk] | None = None
     """Passages that the answer gives, where these are not all."""

@@ -65,6 +65,8 @@ class Evidence:
     """Messages whose state is kept for other questions."""
     draft: str = ""
     """What is written from them, where that had to be known before."""
+    question: str = ""
+    """What one passage answers by itself."""
 
 
 class PassageReader:
@@ -267,7 +269,7 @@ class PassageReader:
             )
             return Evidence((number,), messages)
         task = wording.render("write_from_passages", language, question=question.strip())
-        return Evidence((number,), reading.messages(task), keep=1)
+        return Evidence((number,), reading.messages(task), keep=1, question=question)
 
     def _together(
         self, question: str, chunks: Sequence[ScoredChunk], language: LanguageCode

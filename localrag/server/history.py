@@ -189,7 +189,7 @@ _KEPT_VALUES: Mapping[StepKind, Collection[str]] = {
     "draft": ("passage",),
     "says": ("passage", "says"),
     "decides": ("passage", "decides"),
-    "point": ("passage",),
+    "point": ("passage", "sure"),
     "support of a sentence": ("rating", *_GRADE),
     "support": ("rating", *_GRADE),
     "utility": _GRADE,

@@ -57,6 +57,11 @@ RUNS: dict[str, tuple[str, ...]] = {
     "llm_speed": ("{small} --tokens 32 --threads 1 --batches 32",),
     "many_callers": ("--seconds 2 --callers 2 --think 0.1 --files 3",),
     "ocr": ("small.pdf --pages 2 --turns 0",),
+    "pointing": (
+        "read work --cases 6 --model {small}",
+        "fit work --cases 6 --model {small} --out points.npz",
+        "measure work office --probes points.npz --model {small}",
+    ),
     "positions": ("small.pdf --sentences 3 --rotate 90", "small.pdf --sentences 3 --drawn"),
     "postgres": ("library 20 {url}", "vectors 1000 {url}"),
     "probes": (
@@ -129,6 +134,7 @@ MODELS = {
     "kv_type": (SMALL,),
     "llm_speed": (SMALL,),
     "peers/compare": (SMALL, EMBEDDING),
+    "pointing": (SMALL,),
     "probes": (SMALL,),
     "ragas_comparison": (SMALL,),
     "reranking": (CROSS_ENCODER,),

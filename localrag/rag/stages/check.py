@@ -36,13 +36,14 @@ def check(run: AnswerRun) -> Pieces:
     question, chunks, tools = run.question, run.passages, run.tools
     numbers = evidence.numbers
 
-    pointed = run.pointed.sentences if run.pointed else ()
+    pointed = [(run.pointed.text, run.pointed.citation)] if run.pointed else []
 
     def closest(statement: str) -> Sequence[tuple[str, Citation]]:
         # Measured of answers that are shown; what decides whether one is goes by the model.
-        if pointed or not marks_unsupported:
-            return pointed if marks_unsupported else ()
-        return run.attributor.nearest_sentences(numbers, f"{question} {statement}", 1)
+        if not marks_unsupported:
+            return ()
+        text = f"{question} {statement}"
+        return [*pointed, *run.attributor.nearest_sentences(numbers, text, 1)]
 
     passages = Passages(question, chunks, tools.tokenize, closest)
     ask = asking(question, evidence, answer, chunks, tools, run.grader, run.unsupported)

@@ -1,4 +1,4 @@
-"""Point to the sentences of the evidence that answer."""
+"""Point to the sentence of the evidence that answers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from localrag.rag.pointing import pointed
 
 
 def point(run: AnswerRun) -> Pieces:
-    """Find them where one passage answers. Raises `BackendError` from the model."""
+    """Find it where one passage answers by itself, for an answer that is shown as it is written.
+
+    A draft was judged, and where something is to be removed, each sentence is. Raises
+    `BackendError` from the model.
+    """
     evidence = run.evidence
-    if evidence is None or not evidence.keep or len(evidence.numbers) != 1:
+    if evidence is None or not evidence.question or evidence.draft or run.unsupported != "mark":
         return
     (number,) = evidence.numbers
     run.pointed = yield from pointed(
-        run.question, number, run.passages, run.attributor, run.grader, run.language
+        evidence.question,
+        number,
+        run.passages[number - 1],
+        run.attributor,
+        run.grader,
+        run.language,
     )

@@ -47,11 +47,10 @@ def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -
     drafted = iter([evidence.draft]) if evidence.draft else None
     written = drafted or run.tools.llm.stream(evidence.messages, options)
     sentences = partial(closest_sentences, run.attributor, evidence.numbers, run.question)
-    pointed = run.pointed if run.pointed and run.pointed.are_sure else None
-    if pointed is not None:
-        sentences = partial(str, pointed.text)
+    if run.pointed and run.pointed.is_sure:
+        sentences = partial(str, run.pointed.answer)
         passages = Passages(run.question, run.passages, run.tools.tokenize)
-        written = as_pointed(written, pointed, passages.stands_in)
+        written = as_pointed(written, run.pointed, passages.stands_in)
     for piece in without_guess(written, sentences, run.echo):
         yield from citations.feed(piece)
     yield from citations.finish()

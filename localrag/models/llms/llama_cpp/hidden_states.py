@@ -80,6 +80,7 @@ class HiddenStates:
         These have the first places of the cache, in their order.
         """
         self._collects, self._ended, self._first = collects, False, first
+        self._queries.clear()  # a graph that was built anew has others
 
     def mean(self) -> NDArray[np.float32]:
         """The mean of what was collected, shape (width,). Raises `BackendError` for nothing."""
