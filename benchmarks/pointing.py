@@ -76,7 +76,7 @@ class LookupSheet(msgspec.Struct):
     file: str
     sheet: str
     columns: list[str]
-    rows: list[list[str | float]]
+    rows: list[list[str | int | float]]
     questions: list[Lookup]
 
 
