@@ -50,7 +50,7 @@ def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -
     if run.pointed and run.pointed.is_sure:
         sentences = partial(str, run.pointed.answer)
         passages = Passages(run.question, run.passages, run.tools.tokenize)
-        written = as_pointed(written, run.pointed, passages.stands_in)
+        written = as_pointed(written, run.pointed, run.question, passages.stands_in)
     for piece in without_guess(written, sentences, run.echo):
         yield from citations.feed(piece)
     yield from citations.finish()
