@@ -68,8 +68,8 @@ class AnswerRun:
     missing: Parts = ()
     """Parts of the question that the documents do not hold."""
     conflicts: ConflictReporter | None = None
-    pointed: PointedSentence | None = None
-    """The sentence that answers, where the model shows where it looks."""
+    pointed: tuple[PointedSentence, ...] = ()
+    """The likeliest sentences that answer, where the model shows where it looks."""
     statements: Statements = ()
     contexts: Sequence[ScoredChunk] | None = None
     """Passages that the answer gives, where these are not all."""

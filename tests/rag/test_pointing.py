@@ -20,14 +20,20 @@ from localrag.models.llms.probes import POINTS, Direction, Probes
 from localrag.prompts import SUPPORT
 from localrag.rag.base import Toolkit
 from localrag.rag.budget import Budget
-from localrag.rag.citations import Attributor
+from localrag.rag.citations import Attributor, without_markers
 from localrag.rag.faithfulness import Passages, Unsupported
 from localrag.rag.grading import Grader
 from localrag.rag.pipeline import AnswerRun, Pipeline, Trace
-from localrag.rag.pointing import PointedSentence, as_pointed, pointed
+from localrag.rag.pointing import (
+    PointedSentence,
+    as_pointed,
+    in_place_of_verdict,
+    pointed,
+)
 from localrag.rag.reading import Bounds, PassageReader
 from localrag.rag.stages.point import point
 from localrag.rag.standard import standard_rag
+from localrag.rag.statements import words
 from localrag.types import Answer, Chunk, Columns, Message, Place, ScoredChunk, Step
 
 TERMS = make_tokenizer(Settings())
@@ -78,19 +84,21 @@ def sentence(
     language: LanguageCode = "en",
     passages: Sequence[ScoredChunk] = (),
 ) -> PointedSentence | None:
+    """The first that is pointed to."""
     passages = passages or hits(RULES)
     own = grader(Reader(shares))
-    return finished(pointed(question, 1, passages[0], attributor(passages), own, language))
+    told = finished(pointed(question, 1, passages[0], attributor(passages), own, language))
+    return told[0] if told else None
 
 
 def finished(
-    steps: Generator[Step, None, PointedSentence | None],
-) -> PointedSentence | None:
+    steps: Generator[Step, None, tuple[PointedSentence, ...]],
+) -> tuple[PointedSentence, ...]:
     while True:
         try:
             assert next(steps).kind == "point"
         except StopIteration as end:
-            value: PointedSentence | None = end.value
+            value: tuple[PointedSentence, ...] = end.value
             return value
 
 
@@ -119,7 +127,7 @@ def test_what_cannot_be_told_is_not_pointed_to() -> None:
     passages = hits(RULES)
     nobody = Grader(LogitChooser(ScriptedLLM()))
     steps = pointed(QUESTION, 1, passages[0], attributor(passages), nobody, "en")
-    assert finished(steps) is None, "a model that shows nothing"
+    assert finished(steps) == (), "a model that shows nothing"
 
 
 def test_short_lines_are_looked_at_and_not_told() -> None:
@@ -127,6 +135,10 @@ def test_short_lines_are_looked_at_and_not_told() -> None:
     text = "Bring the following to your first visit:\n- Passport\n- Birth certificate\n- Photos"
     assert sentence({"Birth certificate": 0.9}, passages=hits(text)) is None
     assert sentence({LONG: 0.9}, passages=hits(f"Claims\n{LONG}")) is None, "one of too few"
+    assert sentence({"Bring the": 0.9}, passages=hits(f"{RULES} {text}")) is None, "it leads on"
+    refused = "申请资料未齐全的，不予受理。"
+    chinese = hits(f"申请须在网上提交。{refused}办理时间为五个工作日。")
+    assert sentence({refused: 0.9}, "材料不齐会怎样？", "zh", chinese) is None
 
 
 def test_a_row_is_pointed_to_with_the_names_of_its_columns() -> None:
@@ -155,6 +167,8 @@ STATES = Passages(QUESTION, (), TERMS).stands_in
         ("By 28 December. Bring the form.", None),
         ("1. By 28 December\n2. With the form", None),
         ("The documents do not say how long a receipt can lie around.", None),
+        ("It is not stated in the passage.", None),
+        ("By 28 December. [1]", f"{LONG} [1]"),
         ("", None),
     ],
 )
@@ -235,9 +249,29 @@ def test_a_draft_that_was_judged_and_several_passages_are_not_pointed_to() -> No
     for evidence in (None, joined, replace(alone, draft="By Easter.")):
         run.evidence = evidence
         assert list(point(run)) == []
-        assert run.pointed is None
+        assert run.pointed == ()
     run.evidence = alone
     (step,) = point(run)
     assert isinstance(step, Step)
     assert step.values == {"passage": 1, "sure": True}
-    assert run.pointed is not None
+    assert run.pointed[0].text == LONG
+
+
+@pytest.mark.parametrize(
+    ("shares", "shown"),
+    [
+        ({LONG: 0.95, TEA: 0.02}, f"{LONG} [1]"),
+        ({LONG: 0.85, TEA: 0.1}, f"{LONG} [1]\n{TEA} [1]"),
+        ({LONG: 0.5, DECEMBER: 0.4}, f"{LONG} [1]\n{DECEMBER} [1]"),
+    ],
+)
+def test_in_place_of_a_verdict_stands_what_is_likeliest_to_settle_it(
+    shares: dict[str, float], shown: str
+) -> None:
+    passages = hits(RULES)
+    own = grader(Reader(shares))
+    told = finished(pointed(QUESTION, 1, passages[0], attributor(passages), own, "en"))
+    assert in_place_of_verdict(told) == shown
+    answer, _ = answered("Yes, a receipt can lie around.", shares)
+    assert [words(answer.statements).strip()] == [without_markers(shown)]
+    assert answer.grounded

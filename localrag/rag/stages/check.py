@@ -36,7 +36,7 @@ def check(run: AnswerRun) -> Pieces:
     question, chunks, tools = run.question, run.passages, run.tools
     numbers = evidence.numbers
 
-    pointed = [(run.pointed.text, run.pointed.citation)] if run.pointed else []
+    pointed = [(sentence.text, sentence.citation) for sentence in run.pointed]
 
     def closest(statement: str) -> Sequence[tuple[str, Citation]]:
         # Measured of answers that are shown; what decides whether one is goes by the model.

@@ -10,7 +10,7 @@ from localrag.prompts import render
 from localrag.rag.citations import CitedStream
 from localrag.rag.faithfulness import Passages
 from localrag.rag.pipeline import AnswerRun, Pieces
-from localrag.rag.pointing import as_pointed
+from localrag.rag.pointing import as_pointed, in_place_of_verdict
 from localrag.rag.reading import Evidence
 from localrag.rag.statements import uncited
 from localrag.rag.verdicts import closest_sentences, without_guess
@@ -47,11 +47,13 @@ def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -
     drafted = iter([evidence.draft]) if evidence.draft else None
     written = drafted or run.tools.llm.stream(evidence.messages, options)
     sentences = partial(closest_sentences, run.attributor, evidence.numbers, run.question)
-    if run.pointed and run.pointed.is_sure:
-        sentences = partial(str, run.pointed.answer)
+    if run.pointed:
+        sentences = partial(in_place_of_verdict, run.pointed)
+    pieces = without_guess(written, sentences, run.echo)
+    if run.pointed and run.pointed[0].is_sure:
         passages = Passages(run.question, run.passages, run.tools.tokenize)
-        written = as_pointed(written, run.pointed, run.question, passages.stands_in)
-    for piece in without_guess(written, sentences, run.echo):
+        pieces = as_pointed(pieces, run.pointed[0], run.question, passages.stands_in)
+    for piece in pieces:
         yield from citations.feed(piece)
     yield from citations.finish()
     values = {"passages": len(evidence.numbers)}
