@@ -20,6 +20,7 @@ from localrag.rag.citations import Attributor, PassageSentence, may_be_told, wit
 from localrag.rag.disagreement import DENIAL
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
+from localrag.text.instructions import may_steer
 from localrag.text.sentences import split_sentences
 from localrag.types import Citation, ScoredChunk, Step
 
@@ -71,7 +72,9 @@ def pointed(
     model.
     """
     sentences = attributor.sentences(number)
-    if len(sentences) < FEWEST or not may_be_told(passage.chunk.text, question):
+    can_be_told = [_can_be_told(sentence, question) for sentence in sentences]
+    # What steers a model may steer where it looks.
+    if len(sentences) < FEWEST or not any(can_be_told) or may_steer(passage.chunk.text):
         return ()
     reading, texts = Reading(language, (passage,)), [sentence.standing for sentence in sentences]
     shares, seconds = timed(partial(grader.points, question, reading, texts))
@@ -81,7 +84,7 @@ def pointed(
     told = tuple(
         PointedSentence(sentences[place].told, sentences[place].citation, shares[place])
         for place in likely
-        if _can_be_told(sentences[place], question)
+        if can_be_told[place]
     )
     best = shares[likely[0]]
     told = told if told and told[0].probability == best else ()
@@ -117,9 +120,9 @@ def as_pointed(
     """What is written, as it comes; the sentence for another that it does not state.
 
     What the question says, an answer may repeat. One of several sentences stays, and so does one
-    that denies something, as refusals do. Of 59 answers to questions of others about a section that
-    answers three wrong ones become right so, and no right one wrong; end to end on two folders that
-    nobody had looked at, one and one.
+    that denies what the question does not, as refusals do. Of 59 answers to questions of others
+    about a section that answers three wrong ones become right so, and no right one wrong; end to
+    end on two folders that nobody had looked at, one and one.
     """
     written = ""
     for piece in pieces:
@@ -131,7 +134,8 @@ def as_pointed(
         statement = without_markers(written).strip()
         known, is_one = f"{pointed.text}\n{question}", len(split_sentences(statement)) == 1
         # "It is not stated": that it is not, no sentence can state.
-        if is_one and not DENIAL.search(statement) and not states(known, statement):
+        denies = DENIAL.search(statement) and not DENIAL.search(question)
+        if is_one and not denies and not states(known, statement):
             written = pointed.answer
     if written:
         yield written

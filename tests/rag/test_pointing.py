@@ -151,6 +151,16 @@ def test_a_row_is_pointed_to_with_the_names_of_its_columns() -> None:
     assert told.text == row
 
 
+def test_a_table_of_figures_is_in_the_language_of_its_columns() -> None:
+    head = "月份 | 用电(度) | 燃气(方)"
+    text = f"{head}\n2025-04 | 9480 | 1120\n2025-05 | 10130 | 1015\n2025-06 | 13270 | 980"
+    columns = (Columns(len(head) + 1, len(text), ("月份", "用电(度)", "燃气(方)")),)
+    row = "月份: 2025-04 | 用电(度): 9480 | 燃气(方): 1120"
+    told = sentence({row: 0.95}, "四月份烧了多少方煤气", "zh", hits(text, columns))
+    assert told is not None
+    assert told.text == row
+
+
 STATES = Passages(QUESTION, (), TERMS).stands_in
 
 
@@ -275,3 +285,14 @@ def test_in_place_of_a_verdict_stands_what_is_likeliest_to_settle_it(
     answer, _ = answered("Yes, a receipt can lie around.", shares)
     assert [words(answer.statements).strip()] == [without_markers(shown)]
     assert answer.grounded
+
+
+def test_an_answer_may_deny_what_its_question_does() -> None:
+    """ "By when is it not taken any more?" is answered by a day, be it the wrong one."""
+    text = "发票开出30天以内来报。12月的票最迟12月28日交。每周二收单。"
+    question, row = "报销的票放多久就不给报了", "发票开出30天以内来报。"
+    sure = sentence({row: 0.95}, question, "zh", hits(text))
+    assert sure is not None
+    states = Passages(question, (), TERMS).stands_in
+    told = as_pointed(iter(["放12月28日就不给报了。"]), sure, question, states)
+    assert "".join(told) == f"{row} [1]"
