@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localrag.documents.formats.table import shown_name
+from localrag.documents.tables import named_rows
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.prompts import render
 from localrag.rag.base import Toolkit
@@ -52,6 +53,8 @@ class ConflictReporter:
         """
         conflict = disagreement(question, chunks, tools.tokenize, tools.stopped)
         if conflict and not any(claim.chunk + 1 in read for claim in conflict.statements):
+            conflict = None
+        if conflict and _are_of_one_table(conflict.statements, chunks):
             conflict = None
         if conflict:
             cards = [tools.card_of(chunks[claim.chunk]) for claim in conflict.statements]
@@ -135,6 +138,17 @@ class ConflictReporter:
             part=quote,
             copied=(name, quote),
         )
+
+
+def _are_of_one_table(claims: Sequence[PassageClaim], chunks: Sequence[ScoredChunk]) -> bool:
+    """Whether claims are rows of one document: each month has figures of its own."""
+    own = [chunks[claim.chunk].chunk for claim in claims]
+    if len({chunk.document_id for chunk in own}) > 1:
+        return False
+    return all(
+        claim.text in {row for _, _, row in named_rows(chunk)}
+        for claim, chunk in zip(claims, own, strict=True)
+    )
 
 
 def file_of(source: str) -> str:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import pytest
+from fakes import HashEmbedder
+from scripted_llm import ScriptedLLM
 
 from localrag.languages import LanguageCode
+from localrag.models.llms.base import Options
+from localrag.rag.base import Toolkit
 from localrag.rag.both_sides import ConflictReporter
 from localrag.rag.citations import read
 from localrag.rag.disagreement import disagreement
 from localrag.text.tokenize import Tokenizer
-from localrag.types import Card, Chunk, Citation, Message, ScoredChunk, Statement
+from localrag.types import Card, Chunk, Citation, Columns, Message, Place, ScoredChunk, Statement
 
 ENGLISH = ["The deposit for a locker is 20 euros.", "A locker needs a deposit of 35 euros."]
 ASKED = Message("user", "Answer.")
@@ -96,3 +100,27 @@ def test_a_denial_is_told_but_not_added() -> None:
     sides = both(texts, "Are dogs allowed in the reading room?", "en")
     assert "Passages [1], [2] contradict each other." in sides.with_note([ASKED])[0].content
     assert completed(sides, "Dogs are allowed [1].") == []
+
+
+@pytest.mark.parametrize(("documents", "differ"), [(("d", "d"), False), (("d", "e"), True)])
+def test_rows_of_one_document_do_not_disagree(documents: tuple[str, str], differ: bool) -> None:
+    """Each month has its own figures; two price lists for one thing differ."""
+    head = "Item | Deposit"
+    chunks = []
+    for number, (document, figure) in enumerate(zip(documents, ("20", "35"), strict=True), start=1):
+        text = f"{head}\nlocker with a key | {figure} euros"
+        columns = (Columns(len(head) + 1, len(text), ("Item", "Deposit")),)
+        chunk = Chunk(number, document, number, text, "", 1, 1, 0, len(text), columns)
+        chunks.append(ScoredChunk(chunk, 1.0, "x"))
+    tools = Toolkit(
+        lambda *_: chunks,
+        ScriptedLLM(),
+        Tokenizer(),
+        HashEmbedder(),
+        lambda *_: Place(0),
+        3,
+        Options(),
+    )
+    question = "How much is the deposit for a locker with a key?"
+    sides = ConflictReporter.among(question, chunks, [1], "en", tools, numbered=False)
+    assert (sides.disagreement is not None) == differ

@@ -226,6 +226,7 @@ STEPS: dict[StepKind, dict[str, Plain]] = {
     "draft": {"passage": 1},
     "says": {"passage": 1, "says": True},
     "decides": {"passage": 1, "decides": True},
+    "point": {"passage": 1, "sure": True},
     "support of a sentence": {"rating": "no support"},
     "support": {"rating": "no support"},
     "utility": {"unread": True},
