@@ -18,7 +18,7 @@ from localrag.rag.citations import hide_markers
 from localrag.rag.disagreement import Disagreement, PassageClaim, disagreement
 from localrag.rag.statements import Statements, words
 from localrag.rag.versions import CardOf, rank, year_named
-from localrag.text.figures import figures
+from localrag.text.figures import blanked, figures
 from localrag.types import Citation, Cited, Message, Plain, ScoredChunk, Statement, Step
 
 
@@ -111,16 +111,30 @@ class ConflictReporter:
         return [self._statement(claim, cite) for claim in self._missing(words(statements))]
 
     def _missing(self, text: str) -> list[PassageClaim]:
-        """One claim of each figure that a text without markers lacks, if it gives another."""
-        written = figures(text)
-        agrees, lacking = False, dict[str, PassageClaim]()
+        """One claim of each figure that a text without markers lacks, if it gives another.
+
+        Of rows only those that say the same but for their numbers.
+        """
+        written, matters = figures(text), set[str]()
+        differing: list[PassageClaim] = []
         for claim in self.disagreement.statements if self.disagreement else ():
             own = figures(claim.figure)
             if any(f.agrees(a) for f in own for a in written):
-                agrees = True
+                matters.add(self._matter(claim))
             elif own:
+                differing.append(claim)
+        lacking = dict[str, PassageClaim]()
+        for claim in differing if matters else ():
+            if "" in matters or self._matter(claim) in {"", *matters}:
                 lacking.setdefault(claim.figure, claim)
-        return list(lacking.values()) if agrees else []
+        return list(lacking.values())
+
+    def _matter(self, claim: PassageClaim) -> str:
+        """A row without its numbers; "" for a sentence."""
+        if not _is_row(claim, self.chunks):
+            return ""
+        numbers = [figure for figure in figures(claim.text) if figure.kind == "number"]
+        return " ".join(blanked(claim.text, numbers).split())
 
     def _statement(self, claim: PassageClaim, cite: Callable[[int, str], Citation]) -> Statement:
         hit = self.chunks[claim.chunk]
@@ -142,13 +156,12 @@ class ConflictReporter:
 
 def _are_of_one_table(claims: Sequence[PassageClaim], chunks: Sequence[ScoredChunk]) -> bool:
     """Whether claims are rows of one document: each month has figures of its own."""
-    own = [chunks[claim.chunk].chunk for claim in claims]
-    if len({chunk.document_id for chunk in own}) > 1:
-        return False
-    return all(
-        claim.text in {row for _, _, row in named_rows(chunk)}
-        for claim, chunk in zip(claims, own, strict=True)
-    )
+    documents = {chunks[claim.chunk].chunk.document_id for claim in claims}
+    return len(documents) == 1 and all(_is_row(claim, chunks) for claim in claims)
+
+
+def _is_row(claim: PassageClaim, chunks: Sequence[ScoredChunk]) -> bool:
+    return claim.text in {row for _, _, row in named_rows(chunks[claim.chunk].chunk)}
 
 
 def file_of(source: str) -> str:

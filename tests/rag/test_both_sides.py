@@ -4,12 +4,13 @@ import pytest
 from fakes import HashEmbedder
 from scripted_llm import ScriptedLLM
 
+from localrag.documents.tables import named_rows
 from localrag.languages import LanguageCode
 from localrag.models.llms.base import Options
 from localrag.rag.base import Toolkit
 from localrag.rag.both_sides import ConflictReporter
 from localrag.rag.citations import read
-from localrag.rag.disagreement import disagreement
+from localrag.rag.disagreement import Disagreement, PassageClaim, disagreement
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Card, Chunk, Citation, Columns, Message, Place, ScoredChunk, Statement
 
@@ -124,3 +125,24 @@ def test_rows_of_one_document_do_not_disagree(documents: tuple[str, str], differ
     question = "How much is the deposit for a locker with a key?"
     sides = ConflictReporter.among(question, chunks, [1], "en", tools, numbered=False)
     assert (sides.disagreement is not None) == differ
+
+
+def test_of_rows_the_other_side_is_the_row_that_differs_in_its_numbers_alone() -> None:
+    head = "Fee | Level | Rate"
+    chunks, claims = [], []
+    for number, rates in enumerate(((1500, 2600), (1650, 2800))):
+        rows = [
+            f"care | {level} | {rate}" for level, rate in zip(("half", "full"), rates, strict=True)
+        ]
+        text = "\n".join([head, *rows])
+        columns = (Columns(len(head) + 1, len(text), ("Fee", "Level", "Rate")),)
+        chunk = Chunk(number, f"d{number}", 0, text, "", 1, 1, 0, len(text), columns)
+        chunks.append(ScoredChunk(chunk, 1.0, f"{number}.docx"))
+        for _, _, row in named_rows(chunk):
+            figure = row.rpartition(" ")[2]
+            claims.append(PassageClaim(number, 0, len(row), row, figure))
+    sides = ConflictReporter(
+        Disagreement("number", tuple(claims)), chunks, "en", lambda _: Card("", "")
+    )
+    (added,) = completed(sides, "Fee: care | Level: full | Rate: 2800 [2]")
+    assert added.part == "Fee: care | Level: full | Rate: 2600"
