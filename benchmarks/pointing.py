@@ -48,7 +48,7 @@ from localrag.models.llms.probes import (
 from localrag.prompts import render
 from localrag.rag.calibration import probe_key
 from localrag.rag.grading import Grader, Reading
-from localrag.rag.pointing import FEWEST, SURE
+from localrag.rag.pointing import FEWEST, SURE_ROW
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
 from localrag.types import Message
@@ -217,7 +217,7 @@ def fit(arguments: argparse.Namespace) -> None:
 
 
 def _figures(firsts: NDArray[np.bool_], shares: NDArray[np.float64]) -> str:
-    sure = shares >= SURE
+    sure = shares >= SURE_ROW
     right = f"{firsts[sure].mean():.3f}" if sure.any() else "-"
     return f"| {len(firsts)} | {firsts.mean():.3f} | {sure.mean():.2f} | {right} |"
 

@@ -184,6 +184,7 @@ class PassageSentence:
     told: str
     citation: Citation
     is_whole: bool
+    is_row: bool
 
 
 def _told(evidence: _Evidence) -> str:
@@ -354,10 +355,16 @@ class Attributor:
     def sentences(self, marker: int) -> list[PassageSentence]:
         """Those of a passage, and what stands beside them: headings, short lines."""
         return [
-            PassageSentence(e.text, _told(e), self._citation(e), self._is_sentence(e))
+            PassageSentence(
+                e.text, _told(e), self._citation(e), self._is_sentence(e), self._is_row(e)
+            )
             for e in self._evidence
             if e.marker == marker
         ]
+
+    def _is_row(self, evidence: _Evidence) -> bool:
+        columns = self._chunks[evidence.marker - 1].chunk.columns
+        return any(rows.start <= evidence.start < rows.end for rows in columns)
 
     def _is_sentence(self, evidence: _Evidence) -> bool:
         """Whether it is none of the titles and headings, nor a fragment that says nothing."""

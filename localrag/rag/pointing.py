@@ -24,9 +24,9 @@ from localrag.text.instructions import may_steer
 from localrag.text.sentences import split_sentences
 from localrag.types import Citation, ScoredChunk, Step
 
-SURE, ALONE = 0.8, 0.9
-"""The probability from which on a sentence says the answer, whatever the model writes, and from
-which on it settles by itself what wants yes or no."""
+SURE, SURE_ROW = 0.9, 0.8
+"""The probability from which on a sentence, or a row, says the answer, whatever the model writes:
+what rests on two sentences is looked for in both."""
 MOST = 2
 """Sentences that are pointed to."""
 FEWEST = 3
@@ -46,11 +46,12 @@ class PointedSentence:
     text: str
     citation: Citation
     probability: float
+    is_row: bool = False
 
     @property
     def is_sure(self) -> bool:
         """Whether it says the answer; else it is likelier than any other."""
-        return self.probability >= SURE
+        return self.probability >= (SURE_ROW if self.is_row else SURE)
 
     @property
     def answer(self) -> str:
@@ -82,7 +83,9 @@ def pointed(
         return ()
     likely = sorted(range(len(shares)), key=lambda place: -shares[place])[:MOST]
     told = tuple(
-        PointedSentence(sentences[place].told, sentences[place].citation, shares[place])
+        PointedSentence(
+            sentences[place].told, sentences[place].citation, shares[place], sentences[place].is_row
+        )
         for place in likely
         if can_be_told[place]
     )
@@ -110,7 +113,7 @@ def in_place_of_verdict(pointed: Sequence[PointedSentence]) -> str:
     Of 120 questions of others it settles 114, where the two closest sentences settle 109 and the
     two likeliest 116 (`benchmarks/whether/cases.jsonl`).
     """
-    told = pointed[:1] if pointed[0].probability >= ALONE else pointed
+    told = pointed[:1] if pointed[0].probability >= SURE else pointed
     return "\n".join(sentence.answer for sentence in told)
 
 

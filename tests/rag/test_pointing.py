@@ -149,6 +149,15 @@ def test_a_row_is_pointed_to_with_the_names_of_its_columns() -> None:
     told = sentence({row: 0.95}, "who is on sat 14 march?", passages=hits(text, columns))
     assert told is not None
     assert told.text == row
+    for share, is_sure in ((0.85, True), (0.75, False)):
+        other = "Date: 18/03 | Morning: Sandra | Afternoon: Mia"
+        shares = {row: share, other: 1 - share}
+        told = sentence(shares, "who is on sat 14 march?", passages=hits(text, columns))
+        assert told is not None
+        assert told.is_sure == is_sure
+    likely = sentence({LONG: 0.85, TEA: 0.15})
+    assert likely is not None
+    assert not likely.is_sure, "an answer may rest on two sentences"
 
 
 def test_a_table_of_figures_is_in_the_language_of_its_columns() -> None:
