@@ -164,3 +164,14 @@ def test_keys_of_another_shape_are_an_error_and_no_attention() -> None:
     hidden_states.watch(collects=True, first=2)
     computed(hidden_states, 1, 2, 3)
     assert hidden_states.attention() is None
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "width", "of_each"),
+    [(12, 2, 1536, 128), (4, 4, 20, 5), (0, 0, 64, 0), (0, 2, 64, 0), (3, 2, 6, 0), (12, 2, 64, 0)],
+)
+def test_heads_are_those_that_a_model_divides_into(
+    queries: int, keys: int, width: int, of_each: int
+) -> None:
+    """A file may say that there are none, or so many that nothing is left for each."""
+    assert Heads.of(queries, keys, width) == (Heads(queries, keys, of_each) if of_each else None)

@@ -147,8 +147,7 @@ class LlamaContext:
         self._bytes_per_token = 0.0
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
         queries, keys = int(c.llama_model_n_head(model)), int(c.llama_model_n_head_kv(model))
-        shares_evenly = kv_type == "f16" and keys > 0 and not queries % keys
-        self._heads = Heads(queries, keys, self.width // queries) if shares_evenly else None
+        self._heads = Heads.of(queries, keys, self.width) if kv_type == "f16" else None
         log = "\n".join(native.log_lines())
         found = re.findall(r"offloaded (\d+)/(\d+) layers", log)
         offloaded, layers = found[-1] if found else (0, c.llama_model_n_layer(model) + 1)

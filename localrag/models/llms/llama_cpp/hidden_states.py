@@ -25,6 +25,16 @@ class Heads:
     keys: int
     width: int
 
+    @classmethod
+    def of(cls, queries: int, keys: int, width: int) -> Heads | None:
+        """Those of a model of that width, which its file says; None where it is divided otherwise.
+
+        A recurrent model has none.
+        """
+        if not 0 < keys <= queries or queries % keys or width % queries:
+            return None
+        return cls(queries, keys, width // queries)
+
 
 class HiddenStates:
     """Adds up what all tokens of the batches make of a prompt that are read while it collects.
