@@ -21,7 +21,7 @@ import msgspec
 
 from localrag.errors import UsageError
 from localrag.languages import CODES, LanguageCode
-from localrag.models.llms.probes import FAR, Direction, loaded, logistic
+from localrag.models.llms.probes import FAR, POINTS, Direction, loaded, logistic
 from localrag.printable import as_json
 from localrag.prompts import template
 from localrag.prompts.own import Wording
@@ -41,7 +41,7 @@ _PROBED_PROMPTS = {
         ("about_all", "compares", "several", "LIST", "COUNT", "SUM", "MAX"),
         ("scope", "scope_examples"),
     ),
-    **dict.fromkeys(("relevance", "points"), ("relevance", "relevance_system")),
+    **dict.fromkeys(("relevance", POINTS), ("relevance", "relevance_system")),
     "fits": ("rows_fit", "rows_system"),
     "lists_documents": ("listed", "listed_examples"),
 }

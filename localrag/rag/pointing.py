@@ -20,6 +20,7 @@ from localrag.rag.citations import Attributor, PassageSentence, may_be_told, wit
 from localrag.rag.disagreement import DENIAL
 from localrag.rag.grading import Grader, Reading
 from localrag.rag.refusals import refuses
+from localrag.rag.verdicts import LONGEST, SENTENCES
 from localrag.text.instructions import may_steer
 from localrag.text.sentences import split_sentences
 from localrag.types import Citation, ScoredChunk, Step
@@ -27,13 +28,8 @@ from localrag.types import Citation, ScoredChunk, Step
 SURE, SURE_ROW = 0.9, 0.8
 """The probability from which on a sentence, or a row, says the answer, whatever the model writes:
 what rests on two sentences is looked for in both."""
-MOST = 2
-"""Sentences that are pointed to."""
 FEWEST = 3
 """Sentences of a passage of which one is pointed to, as of those that it was fitted on."""
-LONGEST = 600
-"""Code points of a sentence that may stand for an answer."""
-
 
 States = Callable[[str, str], bool]
 """Whether a text says what a statement does."""
@@ -69,7 +65,7 @@ def pointed(
 ) -> Generator[Step, None, tuple[PointedSentence, ...]]:
     """The likeliest sentence of a passage, by its number from 1 for the attributor, and the next.
 
-    None where nobody knows, or where the first cannot be told. Raises `BackendError` from the
+    Nothing where nobody knows, or where the first cannot be told. Raises `BackendError` from the
     model.
     """
     sentences = attributor.sentences(number)
@@ -81,17 +77,16 @@ def pointed(
     shares, seconds = timed(partial(grader.points, question, reading, texts))
     if shares is None:
         return ()
-    likely = sorted(range(len(shares)), key=lambda place: -shares[place])[:MOST]
+    first, *others = sorted(range(len(shares)), key=lambda place: -shares[place])[:SENTENCES]
     told = tuple(
         PointedSentence(
             sentences[place].told, sentences[place].citation, shares[place], sentences[place].is_row
         )
-        for place in likely
-        if can_be_told[place]
+        for place in (first, *others)
+        if can_be_told[first] and can_be_told[place]
     )
-    best = shares[likely[0]]
-    told = told if told and told[0].probability == best else ()
-    yield Step("point", {"passage": number, "sure": bool(told) and told[0].is_sure}, best, seconds)
+    is_sure = bool(told) and told[0].is_sure
+    yield Step("point", {"passage": number, "sure": is_sure}, shares[first], seconds)
     return told
 
 
