@@ -3,6 +3,7 @@
     python benchmarks/pointing.py read WORK              # half an hour on two cores; goes on
     python benchmarks/pointing.py fit WORK [--out probes.npz]
     python benchmarks/pointing.py measure WORK FOLDER... [--probes probes.npz]
+    python benchmarks/pointing.py whether WORK [--cases 120]
 
 `read` reads questions about sections of made-up folders of which the clause is known that answers
 (`words` in `probes/folders.jsonl`), and what is looked up in sheets of which the row is known
@@ -12,7 +13,8 @@ conditional logit (McFadden 1974) over the sentences of a section, with a ridge 
 are of five parts, each read along what the others gave (folders stay whole). `measure` is on
 folders as `folders.py` has them: of each question about one thing the section that answers, among
 those of its files, and how often the first sentence has the answer, beside the one that is closest
-by words and embedding.
+by words and embedding. `whether` is on the passages of `whether.py`: how often a yes or no is
+settled by what is told in its place.
 """
 
 from __future__ import annotations
@@ -21,15 +23,19 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from folders import Question, read, tells
 from numpy.typing import NDArray
-from probes import ALL, CASES, LAYER, SHIPPED, Folder, squeezed, starter
+from probes import ALL, CASES, Folder, command_line, known_directions, squeezed, starter
+from whether import CASES as YES_OR_NO
+from whether import Case as YesOrNo
+from whether import settled
 
 from localrag.api import LocalRAG
 from localrag.config.settings import Settings
@@ -48,10 +54,13 @@ from localrag.models.llms.probes import (
 from localrag.prompts import render
 from localrag.rag.calibration import probe_key
 from localrag.rag.grading import Grader, Reading
-from localrag.rag.pointing import FEWEST, SURE_ROW
+from localrag.rag.pointing import FEWEST, SURE_ROW, in_place_of_verdict, pointed
+from localrag.rag.verdicts import SENTENCES
 from localrag.text.language import answer_language
 from localrag.text.sentences import split_sentences
-from localrag.types import Message
+from localrag.types import Chunk, Message, ScoredChunk
+
+T = TypeVar("T")
 
 PENALTY = 0.03
 """Half of it for each squared weight, beside the mean log likelihood. Of .01, .03 and .1 it was
@@ -107,9 +116,12 @@ def case_of(source: str, question: str, section: str, sentences: list[str], plac
 
 def chosen_cases(arguments: argparse.Namespace) -> list[Case]:
     """Those that the direction is fitted on; of all, as many as are wanted."""
-    cases = list(written_cases())
-    step = -(-len(cases) // arguments.cases) if arguments.cases else 1
-    return cases[::step]
+    return evenly(list(written_cases()), arguments.cases)
+
+
+def evenly(cases: list[T], most: int | None) -> list[T]:
+    """Of cases in their order as many as are wanted, from all over it."""
+    return cases[:: -(-len(cases) // most) if most else 1]
 
 
 def written_cases() -> Iterator[Case]:
@@ -209,11 +221,10 @@ def fit(arguments: argparse.Namespace) -> None:
     print(_figures(firsts, shares))
     weights = direction(rows, answering).astype(np.float32)
     sha256 = weights_sha256([arguments.model or starter()], arguments.work)
-    there = loaded(arguments.out.read_bytes()) if arguments.out.exists() else {}
-    kept = {name: held for name, held in there.items() if held.key == probe_key(name, sha256)}
+    directions = known_directions(arguments.out, sha256)
     key = probe_key(POINTS, sha256)
-    kept[POINTS] = Direction(weights, 0.0, arguments.layer, key)
-    arguments.out.write_bytes(saved(kept))
+    directions[POINTS] = Direction(weights, 0.0, arguments.layer, key)
+    arguments.out.write_bytes(saved(directions))
 
 
 def _figures(firsts: NDArray[np.bool_], shares: NDArray[np.float64]) -> str:
@@ -224,9 +235,7 @@ def _figures(firsts: NDArray[np.bool_], shares: NDArray[np.float64]) -> str:
 
 def measure(arguments: argparse.Namespace) -> None:
     """How often the sentence that is pointed to has the answer, of folders with known truth."""
-    probes = loaded(arguments.probes.read_bytes())
-    model = LlamaCppModel(arguments.model or starter(), shows_states=True)
-    grader = Grader(LogitChooser(model, Probes(model, probes)))
+    model, grader = probed(arguments)
     print("| folder | cases | closest | the first sentence | sure | of these |")
     print("|---|---|---|---|---|---|")
     for folder in arguments.folders:
@@ -267,22 +276,59 @@ def measure(arguments: argparse.Namespace) -> None:
     model.close()
 
 
+def whether(arguments: argparse.Namespace) -> None:
+    """How often what is told in place of a verdict settles a question that wants yes or no."""
+    model, grader = probed(arguments)
+    told: dict[str, list[list[bool]]] = {}
+    place = arguments.work / "whether.library"
+    with LocalRAG.open(place, settings=Settings()) as rag:
+        for case in evenly(read(YES_OR_NO, YesOrNo), arguments.cases):
+            language = answer_language(case.question)
+            chunk = Chunk(1, "", 0, case.text, case.heading, 1, 1, 0, len(case.text))
+            passage = ScoredChunk(chunk, 1.0, "passage.md")
+            attributor = rag.engine._attributor([passage])
+            steps = pointed(case.question, 1, passage, attributor, grader, language)
+            likely = yield_of(steps)
+            texts = [sentence.text for sentence in likely]
+            near = [text for text, _ in attributor.nearest_sentences([1], case.question, SENTENCES)]
+            shown = [in_place_of_verdict(likely)] if likely else near
+            row = [settled(case, some) for some in (near[:1], near, texts[:1], texts, shown)]
+            told.setdefault(language, []).append(row)
+    print("| language | cases | closest | two | looked at most | two | told |")
+    print("|---|---|---|---|---|---|---|")
+    for language, rows in sorted(told.items()):
+        cells = (str(sum(column)) for column in zip(*rows, strict=True))
+        print(f"| {language} | {len(rows)} | {' | '.join(cells)} |")
+    model.close()
+
+
+def yield_of(steps: Generator[Any, None, T]) -> T:
+    """What a generator returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+
+def probed(arguments: argparse.Namespace) -> tuple[LlamaCppModel, Grader]:
+    """The model, and what grades by the directions that are measured."""
+    model = LlamaCppModel(arguments.model or starter(), shows_states=True)
+    probes = Probes(model, loaded(arguments.probes.read_bytes()))
+    return model, Grader(LogitChooser(model, probes))
+
+
 def main() -> None:
-    """Run one of the three."""
+    """Run one of the four."""
     commands = {
         "read": lambda given: attention_of(chosen_cases(given), given),
         "fit": fit,
         "measure": measure,
+        "whether": whether,
     }
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=commands)
-    parser.add_argument("work", type=Path, help="where attention and libraries are kept")
-    parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER")
-    parser.add_argument("--model", type=Path, help="a GGUF file, default: the starter's")
-    parser.add_argument("--layer", type=int, default=LAYER, help="up to which heads are read")
+    parser = command_line(__doc__, commands)
     parser.add_argument("--cases", type=int, help="for a trial, so many of them")
-    parser.add_argument("--out", type=Path, default=SHIPPED, help="fit: where the direction goes")
-    parser.add_argument("--probes", type=Path, default=SHIPPED, help="measure: what is measured")
     arguments = parser.parse_args()
     commands[arguments.what](arguments)
 

@@ -27,7 +27,7 @@ import hashlib
 import json
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -542,10 +542,7 @@ def fit(arguments: argparse.Namespace) -> None:
     cases = list(written_cases(arguments))
     read_states = states_of(cases, arguments)
     weights = weights_sha256([arguments.model or starter()], arguments.work)
-    there = loaded(arguments.out.read_bytes()) if arguments.out.exists() else {}
-    directions = {
-        name: held for name, held in there.items() if held.key == probe_key(name, weights)
-    }
+    directions = known_directions(arguments.out, weights)
     print("| decision | cases | yes | accuracy | area under the curve |\n|---|---|---|---|---|")
     for decision, strength in PENALTY.items():
         chosen = [number for number, case in enumerate(cases) if decision in case.labels]
@@ -576,6 +573,12 @@ def fit(arguments: argparse.Namespace) -> None:
             key = probe_key(decision, weights)
             directions[decision] = replace(fitted, layer=arguments.layer, key=key)
     arguments.out.write_bytes(saved(directions))
+
+
+def known_directions(file: Path, weights: str) -> dict[str, Direction]:
+    """Those in a file, if there is one, that are for these weights and the prompts as they are."""
+    there = loaded(file.read_bytes()) if file.exists() else {}
+    return {name: held for name, held in there.items() if held.key == probe_key(name, weights)}
 
 
 def direction(states: NDArray[np.float32], labels: NDArray[np.bool_], strength: float) -> Direction:
@@ -623,15 +626,23 @@ def measure(arguments: argparse.Namespace) -> None:
             print(f"| {folder.name} | {decision} | {area:.3f} | {bound} | {told} |")
 
 
+def command_line(description: str | None, commands: Collection[str]) -> argparse.ArgumentParser:
+    """What is given to read, fit and measure what is seen of a model."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    parser.add_argument("what", choices=commands)
+    parser.add_argument("work", type=Path, help="where what was read, and libraries, are kept")
+    parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER")
+    parser.add_argument("--model", type=Path, help="a GGUF file, default: the starter's")
+    parser.add_argument("--layer", type=int, default=LAYER, help="up to which it is read")
+    parser.add_argument("--out", type=Path, default=SHIPPED, help="fit: where directions go")
+    parser.add_argument("--probes", type=Path, default=SHIPPED, help="measure: what is measured")
+    return parser
+
+
 def main() -> None:
     """Run one of the three."""
     commands = {"states": states, "fit": fit, "measure": measure}
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=commands)
-    parser.add_argument("work", type=Path, help="where states and libraries are kept")
-    parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER")
-    parser.add_argument("--model", type=Path, help="a GGUF file, default: the starter's")
-    parser.add_argument("--layer", type=int, default=LAYER, help="behind which states are read")
+    parser = command_line(__doc__, commands)
     parser.add_argument("--questions", type=int, help="for a trial, the first of them")
     parser.add_argument("--made-up", type=int, help="for a trial, the first made-up folders")
     parser.add_argument(
@@ -641,8 +652,6 @@ def main() -> None:
         default=FITTED,
         help="which files of cases",
     )
-    parser.add_argument("--out", type=Path, default=SHIPPED, help="fit: where directions go")
-    parser.add_argument("--probes", type=Path, default=SHIPPED, help="measure: what is measured")
     arguments = parser.parse_args()
     commands[arguments.what](arguments)
 

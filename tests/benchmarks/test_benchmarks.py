@@ -61,6 +61,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         "read work --cases 6 --model {small}",
         "fit work --cases 6 --model {small} --out points.npz",
         "measure work office --probes points.npz --model {small}",
+        "whether work --cases 2 --probes points.npz --model {small}",
     ),
     "positions": ("small.pdf --sentences 3 --rotate 90", "small.pdf --sentences 3 --drawn"),
     "postgres": ("library 20 {url}", "vectors 1000 {url}"),
