@@ -105,8 +105,8 @@ def _can_be_told(sentence: PassageSentence, question: str) -> bool:
 def in_place_of_verdict(pointed: Sequence[PointedSentence]) -> str:
     """What is told for a yes or no: the first sentence, and the next if that is not likely enough.
 
-    Of 120 questions of others it settles 114, where the two closest sentences settle 109 and the
-    two likeliest 116 (`benchmarks/whether/cases.jsonl`).
+    Of 120 questions of others it settles 112, where the two closest sentences settle 107
+    (`benchmarks/pointing.py whether`).
     """
     told = pointed[:1] if pointed[0].probability >= SURE else pointed
     return "\n".join(sentence.answer for sentence in told)
