@@ -38,9 +38,25 @@ def commands(path: Path) -> Iterator[str]:
 
 @cache
 def words_of(script: Path) -> frozenset[str]:
-    """The strings in a program: its options and what it may be told to do are among them."""
-    nodes = ast.walk(ast.parse(script.read_text("utf-8")))
-    values = (node.value for node in nodes if isinstance(node, ast.Constant))
+    """The strings in a program, and in functions that it takes from those beside it.
+
+    Its options and what it may be told to do are among them.
+    """
+    parts: list[ast.AST] = [ast.parse(script.read_text("utf-8"))]
+    for statement in list(ast.walk(parts[0])):
+        if not isinstance(statement, ast.ImportFrom) or statement.level:
+            continue
+        beside = script.with_name(f"{statement.module}.py")
+        if beside.is_file():
+            names = {alias.name for alias in statement.names}
+            parts += [
+                node
+                for node in ast.parse(beside.read_text("utf-8")).body
+                if isinstance(node, ast.FunctionDef) and node.name in names
+            ]
+    values = (
+        node.value for part in parts for node in ast.walk(part) if isinstance(node, ast.Constant)
+    )
     return frozenset(value for value in values if isinstance(value, str))
 
 
