@@ -39,6 +39,7 @@ from whether import settled
 
 from localrag.api import LocalRAG
 from localrag.config.settings import Settings
+from localrag.languages import LanguageCode
 from localrag.models.embeddings.folder import weights_sha256
 from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
@@ -47,13 +48,14 @@ from localrag.models.llms.probes import (
     POINTING_LAYERS,
     POINTS,
     Direction,
+    Pointer,
     Probes,
     loaded,
     saved,
 )
 from localrag.prompts import render
 from localrag.rag.calibration import probe_key
-from localrag.rag.grading import Grader, Reading
+from localrag.rag.grading import Grader, Reading, likelihoods
 from localrag.rag.pointing import FEWEST, SURE_ROW, in_place_of_verdict, pointed
 from localrag.rag.verdicts import SENTENCES
 from localrag.text.language import answer_language
@@ -168,7 +170,8 @@ def attention_of(cases: Sequence[Case], arguments: argparse.Namespace) -> list[N
         file = folder / f"{case.key}.npy"
         if not file.exists():
             layers = range(arguments.layer + 1 - POINTING_LAYERS, arguments.layer + 1)
-            attention = model.attention(case.messages, layers, keep=1)
+            read = model.activations(case.messages, layers[-1], keep=1, attending=layers)
+            attention = read.attention
             paid = [attention and attention.to(sentence) for sentence in case.sentences]
             # A sentence that stands in a prompt otherwise than in its section gets nothing.
             shape = next(heads.shape for heads in paid if heads is not None)
@@ -262,10 +265,10 @@ def measure(arguments: argparse.Namespace) -> None:
                 has = [all(tells(s.told, forms) for forms in asked.must) for s in sentences]
                 if not any(has):
                     continue
-                reading = Reading(answer_language(asked.question), tuple(sections))
-                told = grader.points(
-                    asked.question, reading, [sentence.standing for sentence in sentences]
-                )
+                language = answer_language(asked.question)
+                pointer = pointer_of(grader, asked.question, sections[0], language)
+                texts = [sentence.standing for sentence in sentences]
+                told = likelihoods(pointer, sections[0], language, texts)
                 assert told is not None
                 nearest = attributor.nearest_sentences([1], asked.question, 1)[0][0]
                 closest.append(all(tells(nearest, forms) for forms in asked.must))
@@ -287,7 +290,8 @@ def whether(arguments: argparse.Namespace) -> None:
             chunk = Chunk(1, "", 0, case.text, case.heading, 1, 1, 0, len(case.text))
             passage = ScoredChunk(chunk, 1.0, "passage.md")
             attributor = rag.engine._attributor([passage])
-            steps = pointed(case.question, 1, passage, attributor, grader, language)
+            pointer = pointer_of(grader, case.question, passage, language)
+            steps = pointed(case.question, 1, passage, attributor, pointer, language)
             likely = yield_of(steps)
             texts = [sentence.text for sentence in likely]
             near = [text for text, _ in attributor.nearest_sentences([1], case.question, SENTENCES)]
@@ -300,6 +304,15 @@ def whether(arguments: argparse.Namespace) -> None:
         cells = (str(sum(column)) for column in zip(*rows, strict=True))
         print(f"| {language} | {len(rows)} | {' | '.join(cells)} |")
     model.close()
+
+
+def pointer_of(
+    grader: Grader, question: str, passage: ScoredChunk, language: LanguageCode
+) -> Pointer:
+    """Where the model looks while it grades a passage."""
+    pointer = grader.relevance(question, Reading(language, (passage,))).pointer
+    assert pointer is not None
+    return pointer
 
 
 def yield_of(steps: Generator[Any, None, T]) -> T:

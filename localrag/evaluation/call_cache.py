@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 
 from localrag.errors import UsageError
 from localrag.library.catalogue.guarded import database_errors, open_database
-from localrag.models.llms.base import LLM, ChoiceScorer, Completion, Options, StateReader
+from localrag.models.llms.base import (
+    LLM,
+    Activations,
+    ChoiceScorer,
+    Completion,
+    Options,
+    StateReader,
+)
 from localrag.models.llms.choices import Chooser, make_chooser
 from localrag.system import files
 from localrag.types import Message
@@ -195,22 +202,24 @@ class CachedModel:
         )
         return np.asarray(value, dtype=np.float64)
 
-    def mean_state(
-        self, messages: Sequence[Message], layer: int, *, keep: int = 0
-    ) -> NDArray[np.float32]:
+    def activations(
+        self,
+        messages: Sequence[Message],
+        layer: int,
+        *,
+        keep: int = 0,
+        attending: range = range(0),  # noqa: ARG002 - a judge points to nothing
+    ) -> Activations:
         """States, from the cache where the same was read before."""
         reader = self._reader
         assert reader is not None, "its probes are read with a reader"  # noqa: S101
         value = self._cached_or_computed(
             self._key("state", messages, [layer, keep]),
             lambda: base64.b64encode(
-                reader.mean_state(messages, layer, keep=keep).tobytes()
+                reader.activations(messages, layer, keep=keep).state.tobytes()
             ).decode(),
         )
-        return np.frombuffer(base64.b64decode(value), np.float32)
-
-    def attention(self, messages: Sequence[Message], layers: range, *, keep: int) -> None:
-        """None: a judge grades, and points to nothing."""
+        return Activations(np.frombuffer(base64.b64decode(value), np.float32))
 
     def _key(self, kind: str, messages: Sequence[Message], parameters: Sequence[object]) -> str:
         plain = [[message.role, message.content] for message in messages]

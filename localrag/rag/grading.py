@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 import numpy as np
@@ -18,6 +18,7 @@ from localrag.documents.chunking import whole_text
 from localrag.documents.formats.table import shown_name
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.choices import Choice, Chooser, choose_by_examples
+from localrag.models.llms.probes import Pointer
 from localrag.prompts import REQUEST_KINDS, SUPPORT, UNSTATED, YES_NO, render
 from localrag.rag.calibration import PROBE_CURVE, Graded, Scale
 from localrag.rag.citations import hide_labels, hide_markers
@@ -43,7 +44,8 @@ class Grade:
 
     `probability` is what it means, where the model is calibrated; `value`, which thresholds are
     for, is on the starter model's scale then. A passage `lacks` words of the question: both are
-    lower where it mentions them in no other words: then it is `of_else`.
+    lower where it mentions them in no other words: then it is `of_else`. A `pointer` tells where
+    the model looked for the answer.
     """
 
     value: float
@@ -51,6 +53,7 @@ class Grade:
     probability: float | None = None
     lacks: tuple[str, ...] = ()
     of_else: bool = False
+    pointer: Pointer | None = field(default=None, compare=False, repr=False)
 
     def told(self) -> dict[str, Plain]:
         """For a step: whether the grade is calibrated, and the probability then."""
@@ -138,8 +141,10 @@ class Grader:
         """
         if len(reading.chunks) == 1:
             messages = relevance_prompt(question, reading)
-            if probed := self._chooser.probe(("relevance",), messages, keep=1):
-                return Grade(PROBE_CURVE.grade(probed[0]), probability=probed[0])
+            if seen := self._chooser.look("relevance", messages, keep=1):
+                probability, pointer = seen
+                value = PROBE_CURVE.grade(probability)
+                return Grade(value, probability=probability, pointer=pointer)
         return self.own_relevance(question, reading)
 
     def own_relevance(self, question: str, reading: Reading) -> Grade:
@@ -150,23 +155,6 @@ class Grader:
             similarity = min(max(self._similarity(question, reading.chunks[0]), 0.0), 1.0)
             return Grade(similarity, unread=True)
         return self._scaled("relevance", reading.language, choice[0])
-
-    def points(
-        self, question: str, reading: Reading, sentences: Sequence[str]
-    ) -> list[float] | None:
-        """How likely sentences of a passage answer a question, shape (len(sentences),), sum 1.
-
-        By where the model looks while it reads the question; None where that is not known.
-        """
-        (passage,) = reading.chunks
-        text = whole_text(passage.chunk)
-        parts = [_as_shown(sentence, text, reading.language) for sentence in sentences]
-        scores = self._chooser.point(relevance_prompt(question, reading), parts, keep=1)
-        best = max(scores or [], default=-math.inf)
-        if scores is None or best == -math.inf:
-            return None
-        likely = [math.exp(score - best) for score in scores]
-        return [share / sum(likely) for share in likely]
 
     def mentions(self, word: str, reading: Reading) -> float:
         """Probability that the passages mention a word, in whatever words."""
@@ -243,6 +231,22 @@ class Grader:
             return Grade(value)
         value, probability = self._scale.read(graded, language, value)
         return Grade(value, probability=probability)
+
+
+def likelihoods(
+    pointer: Pointer, passage: ScoredChunk, language: LanguageCode, sentences: Sequence[str]
+) -> list[float] | None:
+    """How likely sentences of a graded passage answer a question, shape (len(sentences),), sum 1.
+
+    By where the model looked while it read the question; None where it shows none of them.
+    """
+    text = whole_text(passage.chunk)
+    scores = pointer.log_odds([_as_shown(sentence, text, language) for sentence in sentences])
+    best = max(scores, default=-math.inf)
+    if best == -math.inf:
+        return None
+    likely = [math.exp(score - best) for score in scores]
+    return [share / sum(likely) for share in likely]
 
 
 def relevance_prompt(question: str, reading: Reading) -> list[Message]:

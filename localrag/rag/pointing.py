@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from localrag.languages import LanguageCode
+from localrag.models.llms.probes import Pointer
 from localrag.rag.base import timed
 from localrag.rag.citations import Attributor, PassageSentence, may_be_told, without_markers
 from localrag.rag.disagreement import DENIAL
-from localrag.rag.grading import Grader, Reading
+from localrag.rag.grading import likelihoods
 from localrag.rag.refusals import refuses
 from localrag.rag.verdicts import LONGEST, SENTENCES
 from localrag.text.instructions import may_steer
@@ -60,21 +61,20 @@ def pointed(
     number: int,
     passage: ScoredChunk,
     attributor: Attributor,
-    grader: Grader,
+    pointer: Pointer,
     language: LanguageCode,
 ) -> Generator[Step, None, tuple[PointedSentence, ...]]:
     """The likeliest sentence of a passage, by its number from 1 for the attributor, and the next.
 
-    Nothing where nobody knows, or where the first cannot be told. Raises `BackendError` from the
-    model.
+    Nothing where nobody knows, or where the first cannot be told.
     """
     sentences = attributor.sentences(number)
     can_be_told = [_can_be_told(sentence, question) for sentence in sentences]
     # What steers a model may steer where it looks.
     if len(sentences) < FEWEST or not any(can_be_told) or may_steer(passage.chunk.text):
         return ()
-    reading, texts = Reading(language, (passage,)), [sentence.standing for sentence in sentences]
-    shares, seconds = timed(partial(grader.points, question, reading, texts))
+    texts = [sentence.standing for sentence in sentences]
+    shares, seconds = timed(partial(likelihoods, pointer, passage, language, texts))
     if shares is None:
         return ()
     first, *others = sorted(range(len(shares)), key=lambda place: -shares[place])[:SENTENCES]

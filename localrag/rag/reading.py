@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from localrag.languages import LANGUAGES, LanguageCode
+from localrag.models.llms.probes import Pointer
 from localrag.prompts import render
 from localrag.prompts.own import Wording
 from localrag.rag.base import Toolkit, timed
@@ -65,8 +66,8 @@ class Evidence:
     """Messages whose state is kept for other questions."""
     draft: str = ""
     """What is written from them, where that had to be known before."""
-    question: str = ""
-    """What one passage answers by itself."""
+    pointer: Pointer | None = None
+    """Where the model looked in the one passage that answers by itself."""
 
 
 class PassageReader:
@@ -80,6 +81,8 @@ class PassageReader:
         self._bounds = bounds
         self.doubtful: dict[int, float] = {}
         """Grades of the passages of the last reading that speak of what is asked, by number."""
+        self._pointers: dict[tuple[str, int], Pointer] = {}
+        """By question and id of the chunk, where the model looked in those that it graded."""
         self.seen: set[int] = set()
         """Ids of the chunks that the model was given to read."""
 
@@ -181,6 +184,8 @@ class PassageReader:
         checked_from = min(least, self._bounds.min_answerable)
         ask = partial(self._graded, question, [chunks[number - 1]], language, checked_from)
         grade, seconds = timed(ask)
+        if grade.pointer:
+            self._pointers[question, chunks[number - 1].chunk.id] = grade.pointer
         is_relevant = grade.value >= least
         values = {"passage": number, "relevant": is_relevant, **grade.told()}
         yield Step("relevance", values, grade.value, seconds)
@@ -269,7 +274,8 @@ class PassageReader:
             )
             return Evidence((number,), messages)
         task = wording.render("write_from_passages", language, question=question.strip())
-        return Evidence((number,), reading.messages(task), keep=1, question=question)
+        pointer = self._pointers.get((question, chunks[number - 1].chunk.id))
+        return Evidence((number,), reading.messages(task), keep=1, pointer=pointer)
 
     def _together(
         self, question: str, chunks: Sequence[ScoredChunk], language: LanguageCode

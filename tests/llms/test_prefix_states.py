@@ -107,7 +107,7 @@ def test_what_a_prompt_takes_is_known_before_it_is_read(model: LlamaCppModel) ->
             assert (caller.use.read, caller.use.kept) == (before.read, before.kept)
             assert caller.use.reading > 0
             assert before.read < BATCH or not again
-            caller.mean_state(messages, 3, keep=1)
+            caller.activations(messages, 3, keep=1)
             assert caller.use.kept == before.kept, "what it has read itself was not kept before"
 
 

@@ -12,20 +12,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag import factory
 from localrag.config.settings import AnswerSettings
 from localrag.errors import BackendError, StoppedError
-from localrag.models.llms.base import Attention
+from localrag.models.llms.base import LAST, Activations, Attention
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.models.llms.llama_cpp.context import BATCH
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
-from localrag.models.llms.probes import POINTING_LAYERS, POINTS, Direction, Probes, loaded, saved
+from localrag.models.llms.probes import (
+    POINTING_LAYERS,
+    POINTS,
+    Direction,
+    Pointer,
+    Probes,
+    loaded,
+    saved,
+)
 from localrag.models.registry.spec import catalogue
 from localrag.rag.calibration import PROBE_CURVE, load_probes, starter_calibration
-from localrag.rag.grading import Grader, Reading
+from localrag.rag.grading import Grader, Reading, likelihoods
 from localrag.tables.membership import LISTS_DOCUMENTS
 from localrag.tables.plan import FITS, Scope, scope
 from localrag.types import Chunk, Message, ScoredChunk
@@ -39,17 +46,16 @@ class States:
         self.read: list[tuple[Sequence[Message], int, int]] = []
         self.paid = paid
 
-    def mean_state(
-        self, messages: Sequence[Message], layer: int, *, keep: int = 0
-    ) -> NDArray[np.float32]:
+    def activations(
+        self,
+        messages: Sequence[Message],
+        layer: int,
+        *,
+        keep: int = 0,
+        attending: range = range(0),
+    ) -> Activations:
         self.read.append((messages, layer, keep))
-        return self.states.pop(0)
-
-    def attention(
-        self, messages: Sequence[Message], layers: range, *, keep: int
-    ) -> Attention | None:
-        self.read.append((messages, layers[-1], keep))
-        return self.paid
+        return Activations(self.states.pop(0), self.paid if attending else None)
 
 
 def along(*weights: float, bias: float = 0.0, layer: int = 4) -> Direction:
@@ -80,6 +86,7 @@ def test_one_state_decides_several_things() -> None:
     assert reader.read == [(messages, 4, 1)]
     assert probes.probabilities(("about_all", "other"), messages) is None
     assert LogitChooser(ScriptedLLM(), probes).probe(("other",), messages) is None
+    assert LogitChooser(ScriptedLLM(), probes).look("other", messages, keep=1) is None
     assert LogitChooser(ScriptedLLM()).probe(("about_all",), messages) is None
     assert WrittenChooser(ScriptedLLM()).probe(("about_all",), messages) is None
 
@@ -111,17 +118,35 @@ def test_attention_to_a_part_is_that_to_its_tokens() -> None:
 
 
 def test_sentences_are_weighed_by_what_is_paid_to_them() -> None:
-    reader = States(paid=PAID)
-    messages = [Message("system", PASSAGE), Message("user", "q")]
-    probes = Probes(reader, {POINTS: along(1, 1, layer=1)})
-    first, second, absent = probes.pointed(messages, ["钟六点响。", "The bell.", "?"], keep=1) or ()
+    pointer = Pointer(along(1, 1), PAID)
+    first, second, absent = pointer.log_odds(["钟六点响。", "The bell.", "?"])
     assert first > second > absent == -np.inf
-    assert reader.read == [(messages, 1, 1)]
     assert first == pytest.approx(np.log(0.4) + np.log(0.5), abs=1e-3)
-    assert Probes(States(), {POINTS: along(1)}).pointed(messages, ["x"], keep=1) is None
-    assert Probes(reader, {"relevance": along(1)}).pointed(messages, ["x"], keep=1) is None
-    assert LogitChooser(ScriptedLLM()).point(messages, ["x"], keep=1) is None
-    assert WrittenChooser(ScriptedLLM()).point(messages, ["x"], keep=1) is None
+
+
+def test_one_reading_grades_a_passage_and_points() -> None:
+    messages = [Message("system", PASSAGE), Message("user", "q")]
+    relevance, points = along(1), along(1, 1)
+    reader = States([0.0], paid=PAID)
+    probability, pointer = looked(Probes(reader, {"relevance": relevance, POINTS: points}))
+    assert (probability, pointer) == (0.5, Pointer(points, PAID))
+    assert len(reader.read) == 1
+    unfit = {"no such direction": {}, "of a layer behind": {POINTS: along(1, layer=5)}}
+    for others in unfit.values():
+        read = looked(Probes(States([0.0], paid=PAID), {"relevance": relevance, **others}))
+        assert read == (0.5, None)
+    of_last = {"relevance": along(1, layer=LAST), POINTS: points}
+    assert looked(Probes(States([0.0], paid=PAID), of_last))[1] is not None
+    nothing_shown = Probes(States([0.0]), {"relevance": relevance, POINTS: points})
+    assert looked(nothing_shown) == (0.5, None)
+    assert LogitChooser(ScriptedLLM()).look("relevance", messages, keep=1) is None
+    assert WrittenChooser(ScriptedLLM()).look("relevance", messages, keep=1) is None
+
+
+def looked(probes: Probes) -> tuple[float, Pointer | None]:
+    read = probes.look("relevance", [Message("system", PASSAGE)], keep=1)
+    assert read is not None
+    return read
 
 
 def test_how_likely_sentences_answer_sums_to_one_and_knows_how_a_prompt_writes_them() -> None:
@@ -129,19 +154,15 @@ def test_how_likely_sentences_answer_sums_to_one_and_knows_how_a_prompt_writes_t
     shown = "共一百八十万 (1,800,000)元 (1)。钟六点响。"
     tokens = np.arange(1, 1 + len(shown.encode()))
     paid = np.full((1, 1, len(tokens)), 0.01, np.float32)
-    chooser = LogitChooser(
-        ScriptedLLM(),
-        Probes(States(paid=Attention(paid, tokens, shown.encode())), {POINTS: along(1)}),
-    )
+    pointer = Pointer(along(1), Attention(paid, tokens, shown.encode()))
     passage = ScoredChunk(Chunk(1, "d", 0, text, "", 1, 1, 0, len(text)), 0.5, "s")
-    grader, reading = Grader(chooser), Reading("en", (passage,))
     sentences = ["共一百八十万元 [1]。", "钟六点响。"]
-    likely = grader.points("q", reading, sentences)
+    likely = likelihoods(pointer, passage, "en", sentences)
     assert likely is not None
     assert sum(likely) == pytest.approx(1)
     assert likely[0] > likely[1] > 0
-    assert grader.points("q", reading, ["not there"]) is None
-    assert grader.points("q", reading, []) is None
+    assert likelihoods(pointer, passage, "en", ["not there"]) is None
+    assert likelihoods(pointer, passage, "en", []) is None
 
 
 def test_what_is_saved_is_loaded() -> None:
@@ -233,32 +254,32 @@ def test_a_state_does_not_hang_on_what_was_read_before(
     other = [Message("system", "The bell rings at noon."), Message("user", "What rings?")]
     with LlamaCppModel(path, context_window=512, shows_states=True) as model:
         before = model.score_choices(prompt, ["Yes", "No"], keep=1)
-        state = model.mean_state(prompt, 9, keep=1)
+        state = model.activations(prompt, 9, keep=1).state
         assert state.shape == (576,)
         assert state.dtype == np.float32
-        assert not np.array_equal(state, model.mean_state(other, 9, keep=1))
-        assert not np.array_equal(state, model.mean_state(prompt, 10, keep=1))
-        assert np.array_equal(state, model.mean_state(prompt, 9, keep=1))
+        assert not np.array_equal(state, model.activations(other, 9, keep=1).state)
+        assert not np.array_equal(state, model.activations(prompt, 10, keep=1).state)
+        assert np.array_equal(state, model.activations(prompt, 9, keep=1).state)
         assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
-        assert np.array_equal(state, model.mean_state(prompt, 9, keep=1))
+        assert np.array_equal(state, model.activations(prompt, 9, keep=1).state)
         stop = threading.Event()
         stop.set()
         with pytest.raises(StoppedError):
-            model.for_call(stop).mean_state(other, 9, keep=1)
+            model.for_call(stop).activations(other, 9, keep=1)
         with pytest.raises(BackendError, match="shows no states"):
-            model.mean_state(prompt, 30, keep=1)
+            model.activations(prompt, 30, keep=1)
         monkeypatch.setattr(model._context, "_remember", interrupted)
         model.forget()
         with pytest.raises(KeyboardInterrupt):
-            model.mean_state(other, 9, keep=1)
+            model.activations(other, 9, keep=1)
         monkeypatch.undo()
         assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
-        assert np.array_equal(state, model.mean_state(prompt, 9, keep=1))
+        assert np.array_equal(state, model.activations(prompt, 9, keep=1).state)
     with (
         LlamaCppModel(path, context_window=512) as model,
         pytest.raises(BackendError, match="shows no states"),
     ):
-        model.mean_state(prompt, 9, keep=1)
+        model.activations(prompt, 9, keep=1)
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")
@@ -270,15 +291,15 @@ def test_a_mean_is_that_of_what_follows_the_kept_messages(
     message = Message("system", "The bell rings at noon.")
     long = [message, Message("user", "When does the bell ring? " * 30)]
     with LlamaCppModel(path, context_window=1024, shows_states=True) as model:
-        whole, task = model.mean_state(long, 9), model.mean_state(long, 9, keep=1)
+        whole, task = model.activations(long, 9).state, model.activations(long, 9, keep=1).state
         tokens = model._prompt(long, thoughts=False).tokens
         prefix = model._prefix_length(long, 1, tokens)
         assert len(tokens) - prefix > 2 * BATCH
-        alone = model._context.mean_state(tokens[:prefix], 9)
+        alone, _ = model._context.activations(tokens[:prefix], 9)
         weighted_mean = (alone * prefix + task * (len(tokens) - prefix)) / len(tokens)
         assert weighted_mean == pytest.approx(whole, rel=0.02, abs=0.05)
         model.score_choices(long, ["Yes", "No"], keep=1)
-        assert np.array_equal(task, model.mean_state(long, 9, keep=1))
+        assert np.array_equal(task, model.activations(long, 9, keep=1).state)
         assert len(model._context._cached) == prefix
 
 
@@ -292,7 +313,7 @@ def test_attention_does_not_hang_on_what_was_read_before(
     prompt, other = ([system, Message("user", text)] for text in ("When does it ring?", "Who?"))
     with LlamaCppModel(path, context_window=512, shows_states=True) as model:
         before = model.score_choices(prompt, ["Yes", "No"], keep=1)
-        attention = model.attention(prompt, range(10), keep=1)
+        attention = model.activations(prompt, 9, keep=1, attending=range(10)).attention
         assert attention is not None
         assert attention.shares.shape == (10, 9, len(attention.ends))
         assert len(attention.ends) > BATCH, "read in several batches"
@@ -301,23 +322,25 @@ def test_attention_does_not_hang_on_what_was_read_before(
         # Tokens pay to each other, too.
         assert (attention.shares.sum(-1) > 0.1).all()
         assert (attention.shares.sum(-1) < 1).all()
-        state = model.mean_state(other, 9, keep=1)
+        read = model.activations(other, 9, keep=1, attending=range(10))
+        state, asked = read.state, read.attention
         assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))
-        again = model.attention(prompt, range(10), keep=1)
+        again = model.activations(prompt, 9, keep=1, attending=range(10)).attention
         assert again is not None
         assert np.array_equal(attention.shares, again.shares)
         model.forget()
-        anew = model.attention(prompt, range(10), keep=1)
+        anew = model.activations(prompt, 9, keep=1, attending=range(10)).attention
         assert anew is not None
         assert np.array_equal(attention.shares, anew.shares)
-        assert np.array_equal(state, model.mean_state(other, 9, keep=1))
-        asked = model.attention(other, range(10), keep=1)
+        assert np.array_equal(state, model.activations(other, 9, keep=1).state)
         assert asked is not None
         assert not np.array_equal(attention.shares, asked.shares)
     with LlamaCppModel(path, context_window=512, kv_type="q8_0", shows_states=True) as model:
-        assert model.attention(prompt, range(10), keep=1) is None, "keys of 8 bits"
+        assert model.activations(prompt, 9, keep=1, attending=range(10)).attention is None, (
+            "keys of 8 bits"
+        )
     with (
         LlamaCppModel(path, context_window=512) as model,
         pytest.raises(BackendError, match="shows no states"),
     ):
-        model.attention(prompt, range(10), keep=1)
+        model.activations(prompt, 9, keep=1, attending=range(10))

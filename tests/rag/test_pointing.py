@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import pytest
 from fakes import HashEmbedder
-from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.config.settings import AnswerSettings, Settings
 from localrag.factory import make_tokenizer
 from localrag.languages import LanguageCode
-from localrag.models.llms.base import Attention, Options
+from localrag.models.llms.base import Activations, Attention, Options
 from localrag.models.llms.choices import LogitChooser
-from localrag.models.llms.probes import POINTS, Direction, Probes
+from localrag.models.llms.probes import POINTS, Direction, Pointer, Probes
 from localrag.prompts import SUPPORT
 from localrag.rag.base import Toolkit
 from localrag.rag.budget import Budget
 from localrag.rag.citations import Attributor, without_markers
 from localrag.rag.faithfulness import Passages, Unsupported
 from localrag.rag.grading import Grader
+from localrag.rag.grading import Reading as GradedReading
 from localrag.rag.pipeline import AnswerRun, Pipeline, Trace
 from localrag.rag.pointing import (
     PointedSentence,
@@ -36,6 +37,7 @@ from localrag.rag.standard import standard_rag
 from localrag.rag.statements import words
 from localrag.types import Answer, Chunk, Columns, Message, Place, ScoredChunk, Step
 
+T = TypeVar("T")
 TERMS = make_tokenizer(Settings())
 RULES = (
     "Claims reach us within 30 days. December's claims reach us by 28 December. "
@@ -50,17 +52,22 @@ class Reader:
     def __init__(self, shares: dict[str, float]) -> None:
         self.shares = shares
 
-    def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
-        return np.array([6.0], np.float32)  # surely relevant
-
-    def attention(self, messages: Sequence[Message], layers: range, *, keep: int) -> Attention:
+    def activations(
+        self,
+        messages: Sequence[Message],
+        layer: int,
+        *,
+        keep: int = 0,
+        attending: range = range(0),
+    ) -> Activations:
         text = messages[0].content.encode()
         paid = np.full(len(text), 1e-9, np.float32)
         for sentence, share in self.shares.items():
             start = text.find(sentence.encode())
             assert start >= 0, (sentence, text.decode())
             paid[start : start + len(sentence.encode())] = share / len(sentence.encode())
-        return Attention(paid[None, None], np.arange(1, len(text) + 1), text)
+        relevant = np.array([6.0], np.float32)
+        return Activations(relevant, Attention(paid[None, None], np.arange(1, len(text) + 1), text))
 
 
 def hits(text: str, columns: tuple[Columns, ...] = ()) -> list[ScoredChunk]:
@@ -72,6 +79,15 @@ def grader(reader: Reader, llm: ScriptedLLM | None = None) -> Grader:
     along = Direction(np.array([1.0], np.float32), 0.0, 0)
     probes = Probes(reader, {POINTS: along, "relevance": along})
     return Grader(LogitChooser(llm or ScriptedLLM(), probes))
+
+
+def looked(
+    question: str, passage: ScoredChunk, shares: dict[str, float], language: LanguageCode
+) -> Pointer:
+    """Where the model looks while it grades a passage."""
+    grade = grader(Reader(shares)).relevance(question, GradedReading(language, (passage,)))
+    assert grade.pointer is not None
+    return grade.pointer
 
 
 def attributor(passages: Sequence[ScoredChunk]) -> Attributor:
@@ -86,19 +102,17 @@ def sentence(
 ) -> PointedSentence | None:
     """The first that is pointed to."""
     passages = passages or hits(RULES)
-    own = grader(Reader(shares))
-    told = finished(pointed(question, 1, passages[0], attributor(passages), own, language))
+    pointer = looked(question, passages[0], shares, language)
+    told = finished(pointed(question, 1, passages[0], attributor(passages), pointer, language))
     return told[0] if told else None
 
 
-def finished(
-    steps: Generator[Step, None, tuple[PointedSentence, ...]],
-) -> tuple[PointedSentence, ...]:
+def finished(steps: Generator[Step, None, T]) -> T:
     while True:
         try:
-            assert next(steps).kind == "point"
+            next(steps)
         except StopIteration as end:
-            value: tuple[PointedSentence, ...] = end.value
+            value: T = end.value
             return value
 
 
@@ -124,10 +138,6 @@ def test_what_cannot_be_told_is_not_pointed_to() -> None:
         assert sentence({looked_at: 0.95}, passages=hits(f"{RULES} {order}")) is None
     endless = f"Claims {'of this or that kind ' * 40}reach us in May."
     assert sentence({endless: 0.95}, passages=hits(f"{RULES} {endless}")) is None
-    passages = hits(RULES)
-    nobody = Grader(LogitChooser(ScriptedLLM()))
-    steps = pointed(QUESTION, 1, passages[0], attributor(passages), nobody, "en")
-    assert finished(steps) == (), "a model that shows nothing"
 
 
 def test_short_lines_are_looked_at_and_not_told() -> None:
@@ -263,10 +273,13 @@ def test_a_draft_that_was_judged_and_several_passages_are_not_pointed_to() -> No
     run = AnswerRun(QUESTION, tools, own, "mark", Budget(0.0), Trace())
     run.passages = hits(RULES)
     reader = PassageReader(tools, own, bounds)
-    alone = reader.alone(QUESTION, 1, run.passages, "en")
+    assert reader.alone(QUESTION, 1, run.passages, "en").pointer is None, "nobody has read it"
+    evidence = finished(reader.read(QUESTION, run.passages, "en"))
+    assert evidence is not None
+    alone = evidence
     joined = reader.several(QUESTION, [1], run.passages, "en")
-    for evidence in (None, joined, replace(alone, draft="By Easter.")):
-        run.evidence = evidence
+    for other in (None, joined, replace(alone, draft="By Easter.")):
+        run.evidence = other
         assert list(point(run)) == []
         assert run.pointed == ()
     run.evidence = alone
@@ -288,8 +301,8 @@ def test_in_place_of_a_verdict_stands_what_is_likeliest_to_settle_it(
     shares: dict[str, float], shown: str
 ) -> None:
     passages = hits(RULES)
-    own = grader(Reader(shares))
-    told = finished(pointed(QUESTION, 1, passages[0], attributor(passages), own, "en"))
+    pointer = looked(QUESTION, passages[0], shares, "en")
+    told = finished(pointed(QUESTION, 1, passages[0], attributor(passages), pointer, "en"))
     assert in_place_of_verdict(told) == shown
     answer, _ = answered("Yes, a receipt can lie around.", shares)
     assert [words(answer.statements).strip()] == [without_markers(shown)]

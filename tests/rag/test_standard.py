@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from answers import written
 from fakes import HashEmbedder
-from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.config.settings import AnswerSettings
 from localrag.errors import BackendError, UsageError
 from localrag.languages import LanguageCode
-from localrag.models.llms.base import Options
+from localrag.models.llms.base import Activations, Options
 from localrag.models.llms.choices import ATTEMPTS, LogitChooser, WrittenChooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.prompts.own import Wording
@@ -186,9 +185,9 @@ def probed(
     """A pipeline whose model's states give passages these probabilities, by the settings."""
 
     class State:
-        def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
+        def activations(self, *_: object, **__: object) -> Activations:
             share = rest.pop(0)
-            return np.array([math.log(share / (1.0 - share))], np.float32)
+            return Activations(np.array([math.log(share / (1.0 - share))], np.float32))
 
     rest = list(grades)
     probes = Probes(State(), {"relevance": Direction(np.array([1.0], np.float32), 0.0)})

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.library.records import DocumentRecord
+from localrag.models.llms.base import Activations
 from localrag.models.llms.choices import Chooser, LogitChooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.presentation.computed import computed_json, computed_lines
@@ -209,8 +209,8 @@ def test_what_a_section_rather_states_is_not_gone_through_for(
     """Also a list, where states were probed: both are probabilities then."""
 
     class State:
-        def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
-            return np.array([about_all, 1.0], np.float32)
+        def activations(self, *_: object, **__: object) -> Activations:
+            return Activations(np.array([about_all, 1.0], np.float32))
 
     names = plan.PROBED
     weights = {"about_all": (1, 0), "LIST": (0, 1)}
@@ -236,8 +236,8 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
     operation: str, question: str, answer: str | None
 ) -> None:
     class State:
-        def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
-            return np.array([3.0], np.float32)
+        def activations(self, *_: object, **__: object) -> Activations:
+            return Activations(np.array([3.0], np.float32))
 
     along = {"about_all": 1.0, operation: 1.0}
     names = plan.PROBED
@@ -269,8 +269,8 @@ def test_what_no_section_answers_is_put_to_the_sheets(
     about_all: float, drawn: list[str], answer: str
 ) -> None:
     class State:
-        def mean_state(self, *_: object, **__: object) -> NDArray[np.float32]:
-            return np.array([about_all, 1.0], np.float32)
+        def activations(self, *_: object, **__: object) -> Activations:
+            return Activations(np.array([about_all, 1.0], np.float32))
 
     weights = {"about_all": (1, 0), plan.FITS: (0, 1)}
     directions = {

@@ -9,11 +9,11 @@ from itertools import count
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 from tables.test_answering import FITS, MAYBE, RECORDS, Filled, access, run, told
 
 from localrag.library.records import DocumentRecord
+from localrag.models.llms.base import Activations
 from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.tables import membership
@@ -133,11 +133,16 @@ def test_whether_documents_are_listed_is_what_the_model_says() -> None:
 def test_a_probe_tells_whether_documents_are_listed() -> None:
     def listing(odds: float) -> LogitChooser:
         class State:
-            def mean_state(
-                self, _: Sequence[Message], layer: int, *, keep: int = 0
-            ) -> NDArray[np.float32]:
+            def activations(
+                self,
+                _: Sequence[Message],
+                layer: int,
+                *,
+                keep: int = 0,
+                attending: range = range(0),
+            ) -> Activations:
                 assert keep  # the examples come back
-                return np.array([odds], np.float32)
+                return Activations(np.array([odds], np.float32))
 
         along = Direction(np.ones(1, np.float32), 0.0)
         return LogitChooser(ScriptedLLM(), Probes(State(), {membership.LISTS_DOCUMENTS: along}))

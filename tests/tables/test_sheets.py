@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from counting import seconds
-from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from localrag.errors import BackendError
 from localrag.languages import LanguageCode
 from localrag.library.records import DocumentRecord
+from localrag.models.llms.base import Activations
 from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.probes import Direction, Probes
 from localrag.presentation.computed import computed_json, computed_lines
@@ -263,11 +263,17 @@ def test_the_sheet_whose_words_a_question_shares_is_chosen() -> None:
 
 def test_a_probe_tells_which_sheets_fit_and_the_model_itself_which_documents() -> None:
     class ByTable:
-        def mean_state(
-            self, messages: Sequence[Message], layer: int, *, keep: int = 0
-        ) -> NDArray[np.float32]:
+        def activations(
+            self,
+            messages: Sequence[Message],
+            layer: int,
+            *,
+            keep: int = 0,
+            attending: range = range(0),
+        ) -> Activations:
             assert keep == 1
-            return np.array([2.0 if "Work" in messages[0].content else -2.0], np.float32)
+            odds = 2.0 if "Work" in messages[0].content else -2.0
+            return Activations(np.array([odds], np.float32))
 
     along = Direction(np.ones(1, np.float32), 0.0)
     stock = dataset(sheet("stock.csv", [("Item", "Shelf"), ("cups", "A1"), ("pens", "B2")]))

@@ -115,25 +115,32 @@ class Attention:
         return paid
 
 
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """What a model makes of the tokens of a task, on average.
+
+    `state`, shape (width,) float32, and where they look, if that was wanted and is shown.
+    """
+
+    state: NDArray[np.float32]
+    attention: Attention | None = None
+
+
 class StateReader(Protocol):
     """Shows what a model made of a prompt before it chooses a word."""
 
-    def mean_state(
-        self, messages: Sequence[Message], layer: int, *, keep: int = 0
-    ) -> NDArray[np.float32]:
-        """The mean of the hidden states behind a layer, by its number from 0 or `LAST`.
+    def activations(
+        self,
+        messages: Sequence[Message],
+        layer: int,
+        *,
+        keep: int = 0,
+        attending: range = range(0),
+    ) -> Activations:
+        """The mean hidden state behind a layer, by its number from 0 or `LAST`.
 
-        Shape (width,). Over all tokens behind the first `keep` messages, which come back as in
-        `ChoiceScorer`.
-        """
-        ...
-
-    def attention(
-        self, messages: Sequence[Message], layers: range, *, keep: int
-    ) -> Attention | None:
-        """Where the tokens behind the first `keep` messages look in these, in some layers.
-
-        None where that is not shown.
+        Over all tokens behind the first `keep` messages, which come back as in `ChoiceScorer`; with
+        where these tokens look in them, in layers `attending` up to it.
         """
         ...
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from localrag.languages import LanguageCode
 from localrag.models.llms.base import LLM, ChoiceScorer
-from localrag.models.llms.probes import Probes
+from localrag.models.llms.probes import Pointer, Probes
 from localrag.models.llms.structured import object_schema, options_of_attempt
 from localrag.prompts import with_examples
 from localrag.types import Message
@@ -74,11 +74,11 @@ class LogitChooser:
             return None
         return self._probes.probabilities(decisions, messages, keep=keep)
 
-    def point(
-        self, messages: Sequence[Message], sentences: Sequence[str], *, keep: int
-    ) -> list[float] | None:
-        """How far the model looks at each sentence of the kept messages, as `Probes.pointed`."""
-        return self._probes.pointed(messages, sentences, keep=keep) if self._probes else None
+    def look(
+        self, decision: str, messages: Sequence[Message], *, keep: int
+    ) -> tuple[float, Pointer | None] | None:
+        """The probability of one decision, and where the model looks, as `Probes.look`."""
+        return self._probes.look(decision, messages, keep=keep) if self._probes else None
 
     def choose(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -103,7 +103,7 @@ class WrittenChooser:
     ) -> None:
         """None: a server does not show the states of its model."""
 
-    def point(self, messages: Sequence[Message], sentences: Sequence[str], *, keep: int) -> None:
+    def look(self, decision: str, messages: Sequence[Message], *, keep: int) -> None:
         """None: nor where it looks."""
 
     def choose(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.models.llms.base import LAST, StateReader
+from localrag.models.llms.base import LAST, Attention, StateReader
 from localrag.types import Message
 
 POINTS = "points"
@@ -56,6 +56,26 @@ class Direction:
 
 
 @dataclass(frozen=True, slots=True)
+class Pointer:
+    """Where a model looks while it reads a task: how far at each part of the kept messages.
+
+    By how much attention heads pay to it (retrieval heads: Wu et al. 2024, arXiv 2404.15574; Chen
+    et al. 2024, arXiv 2410.02642), along a direction that questions with known sentences gave.
+    """
+
+    direction: Direction
+    attention: Attention
+
+    def log_odds(self, sentences: Sequence[str]) -> list[float]:
+        """Of each sentence that it answers, against the others; -inf for what stands nowhere."""
+        paid = [self.attention.to(sentence) for sentence in sentences]
+        return [-math.inf if heads is None else self._along(heads) for heads in paid]
+
+    def _along(self, heads: NDArray[np.float32]) -> float:
+        return float(self.direction.weights @ np.log(heads.ravel() + LEAST_PAID))
+
+
+@dataclass(frozen=True, slots=True)
 class Probes:
     """The decisions that are read from the states of a model."""
 
@@ -74,34 +94,27 @@ class Probes:
         directions = [self.directions[name] for name in decisions]
         layers = {direction.layer for direction in directions}
         state_of = {
-            layer: self.reader.mean_state(messages, layer, keep=keep) for layer in sorted(layers)
+            layer: self.reader.activations(messages, layer, keep=keep).state
+            for layer in sorted(layers)
         }
         return [direction.probability(state_of[direction.layer]) for direction in directions]
 
-    def pointed(
-        self, messages: Sequence[Message], sentences: Sequence[str], *, keep: int
-    ) -> list[float] | None:
-        """Log odds of each sentence of the kept messages against the others that it answers.
+    def look(
+        self, decision: str, messages: Sequence[Message], *, keep: int
+    ) -> tuple[float, Pointer | None] | None:
+        """The probability of one decision, and where the model looks in the kept messages.
 
-        By how much attention heads pay to it while the task is read (retrieval heads: Wu et al.
-        2024, arXiv 2404.15574; Chen et al. 2024, arXiv 2410.02642), along a direction that
-        questions with known sentences gave. -inf for what does not stand there; None where that was
-        not fitted, or no attention is shown. Raises as `probabilities`.
+        Of one reading. None where the decision was not fitted, and in place of the pointer where
+        pointing was not, or no attention is shown. Raises as `probabilities`.
         """
-        direction = self.directions.get(POINTS)
-        if direction is None:
+        if (direction := self.directions.get(decision)) is None:
             return None
-        last = direction.layer
-        layers = range(last + 1 - POINTING_LAYERS, last + 1)
-        attention = self.reader.attention(messages, layers, keep=keep)
-        if attention is None:
-            return None
-        paid = [attention.to(sentence) for sentence in sentences]
-        return [-math.inf if heads is None else _along(direction, heads) for heads in paid]
-
-
-def _along(direction: Direction, heads: NDArray[np.float32]) -> float:
-    return float(direction.weights @ np.log(heads.ravel() + LEAST_PAID))
+        points, layers = self.directions.get(POINTS), range(0)
+        if points and (direction.layer == LAST or points.layer <= direction.layer):
+            layers = range(points.layer + 1 - POINTING_LAYERS, points.layer + 1)
+        seen = self.reader.activations(messages, direction.layer, keep=keep, attending=layers)
+        pointer = Pointer(points, seen.attention) if points and seen.attention else None
+        return direction.probability(seen.state), pointer
 
 
 def saved(directions: Mapping[str, Direction]) -> bytes:

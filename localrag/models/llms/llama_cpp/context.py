@@ -365,43 +365,25 @@ class LlamaContext:
         pointer = self._c.llama_get_logits_ith(self._context, row)
         return np.ctypeslib.as_array(pointer, shape=(self.vocabulary_size,)).copy()
 
-    def mean_state(
-        self, tokens: Sequence[int], layer: int, *, keep: int = 0
-    ) -> NDArray[np.float32]:
+    def activations(
+        self, tokens: Sequence[int], layer: int, *, keep: int = 0, attending: range = range(0)
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
         """The mean of the hidden states behind a layer, over all but the first `keep` tokens.
 
-        Shape (width,). The cache holds the first `keep` tokens afterwards.
+        Shape (width,). And what these pay to each of the first, by heads of the layers `attending`,
+        shape (layers, heads, keep), means of shares of 1; None where it is not wanted or shown. The
+        cache holds the first `keep` tokens afterwards.
         """
-        with self._collected(tokens, layer, keep) as hidden:
-            return hidden.mean()
-
-    def attention(
-        self, tokens: Sequence[int], layers: range, *, keep: int
-    ) -> NDArray[np.float32] | None:
-        """What all but the first `keep` tokens pay to each of these, by heads of some layers.
-
-        Shape (layers, heads, keep), means of shares of 1; None where it is not shown. The cache
-        holds the first `keep` tokens afterwards.
-        """
-        if self._heads is None:
-            return None
-        with self._collected(tokens, layers[-1], keep, layers) as hidden:
-            return hidden.attention()
-
-    @contextmanager
-    def _collected(
-        self, tokens: Sequence[int], layer: int, keep: int, layers: range = range(0)
-    ) -> Iterator[HiddenStates]:
-        """What is seen up to a layer while all but the first `keep` tokens are read."""
         if self._hidden is None:
             raise BackendError("llama.cpp shows no states of this model.")
         # What is averaged is read anew, whole.
         self._fresh = False
         self._ends = [end for end in self._ends if end <= keep]
-        self._hidden.begin(layer, self.width, self._heads if layers else None, keep, layers)
+        heads = self._heads if attending else None
+        self._hidden.begin(layer, self.width, heads, keep, attending)
         try:
             self.read(tokens, keep=keep, collecting=True)
-            yield self._hidden
+            return self._hidden.mean(), self._hidden.attention() if heads else None
         finally:
             self._hidden.watch(collects=False)
             self._fresh = False

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from localrag.errors import ContextOverflowError, UsageError
 from localrag.models.llms.base import (
+    Activations,
     Attention,
     Completion,
     Options,
@@ -290,28 +291,25 @@ class LlamaCppModel:
         weights = np.exp(scores - scores.max())
         return np.asarray(weights / weights.sum(), dtype=np.float64)
 
-    def mean_state(
-        self, messages: Sequence[Message], layer: int, *, keep: int = 0
-    ) -> NDArray[np.float32]:
+    def activations(
+        self,
+        messages: Sequence[Message],
+        layer: int,
+        *,
+        keep: int = 0,
+        attending: range = range(0),
+    ) -> Activations:
         """As `StateReader` has it. Raises `ContextOverflowError` or `BackendError`."""
         tokens = self._prompt(messages, thoughts=False).tokens
         prefix = self._prefix_length(messages, keep, tokens) if keep else 0
         self._check_window(len(tokens), 1)
         with self._turn(tokens[:prefix]) as context:
-            return context.mean_state(tokens, layer, keep=prefix)
-
-    def attention(
-        self, messages: Sequence[Message], layers: range, *, keep: int
-    ) -> Attention | None:
-        """As `StateReader` has it. Raises `ContextOverflowError` or `BackendError`."""
-        tokens = self._prompt(messages, thoughts=False).tokens
-        prefix = self._prefix_length(messages, keep, tokens)
-        self._check_window(len(tokens), 1)
-        with self._turn(tokens[:prefix]) as context:
+            state, shares = context.activations(tokens, layer, keep=prefix, attending=attending)
+            if shares is None:
+                return Activations(state)
             pieces = [context.piece(token, special=True) for token in tokens[:prefix]]
-            ends = np.cumsum([len(piece) for piece in pieces])
-            shares = context.attention(tokens, layers, keep=prefix)
-        return None if shares is None else Attention(shares, ends, b"".join(pieces))
+        ends = np.cumsum([len(piece) for piece in pieces])
+        return Activations(state, Attention(shares, ends, b"".join(pieces)))
 
     @property
     def keeps_on_disk(self) -> bool:
