@@ -149,16 +149,20 @@ class HiddenStates:
         assert heads is not None  # noqa: S101 - else no layer is looked at
         queries = self._numbers(self._queries[layer], np.float32)
         queries = queries.reshape(-1, heads.keys, heads.queries // heads.keys, heads.width)
-        last = self._first + len(queries)
+        count = len(queries)
+        last = self._first + count
         keys = self._numbers(tensor, np.float16).reshape(-1, heads.keys, heads.width)[:last]
-        scores = np.einsum("tghw,kgw->ghtk", queries, keys.astype(np.float32), optimize=True)
-        scores /= np.sqrt(heads.width)
-        seen = np.arange(last) <= self._first + np.arange(len(queries))[:, None]
-        scores = np.where(seen, scores, -np.inf)
-        shares = np.exp(scores - scores.max(-1, keepdims=True))
-        shares /= shares.sum(-1, keepdims=True)
+        # Products of matrices, a group of heads each, shape (groups, heads of it, tokens, last).
+        scores = queries.transpose(1, 2, 0, 3).reshape(heads.keys, -1, heads.width) @ (
+            keys.astype(np.float32).transpose(1, 2, 0) / np.float32(np.sqrt(heads.width))
+        )
+        scores = scores.reshape(heads.keys, -1, count, last)
+        scores[..., self._first :][..., ~np.tri(count, dtype=bool)] = -np.inf
+        scores -= scores.max(-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(-1, keepdims=True)
         self._attention[self._layers.index(layer)] += (
-            shares[..., :kept].sum(2).reshape(heads.queries, kept)
+            scores[..., :kept].sum(2).reshape(heads.queries, kept)
         )
 
     def _numbers(self, tensor: int, kind: type[np.floating[Any]]) -> NDArray[Any]:
