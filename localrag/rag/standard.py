@@ -19,5 +19,5 @@ def standard_rag(bounds: Bounds) -> tuple[AnswerStage, ...]:
 
     An answer comes as it is written, or once it has been checked, where something is to be removed.
     """
-    foresee = CostForecast(MOST_ALONE, points=1)
+    foresee = CostForecast(MOST_ALONE)
     return find, foresee, EvidenceReader(bounds), compare, point, write, check, complete

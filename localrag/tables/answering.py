@@ -37,7 +37,7 @@ from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
 from localrag.tables.description import copied_words, query_text
 from localrag.tables.formulation import Computed, compute, computed_by
-from localrag.tables.linking import of_named_files
+from localrag.tables.linking import is_named, of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
 from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Reply, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
@@ -228,11 +228,14 @@ def _from_sheets(
     *,
     surely: bool = False,
 ) -> Pieces:
-    """What rows give, or two readings of it; `surely`, nothing in their place and no count of 0."""
+    """What rows give, or two readings of it.
+
+    `surely`, nothing in their place, no count of 0, and for no condition that is not asked for.
+    """
     dataset = of_named_files(question, dataset)
     computed, seconds = timed(partial(compute, question, dataset, llm, computes))
     yield _computed_step(computed, seconds)
-    if surely and not (computed.sure and computed.rows):
+    if surely and not (computed.sure and computed.rows and _is_of(question, computed, dataset)):
         return False
     origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}
     references = {row: (at.document_id, at.start) for row, at in origins.items()}
@@ -270,6 +273,12 @@ def _from_sheets(
     return (
         yield from _computed_answer(question, dataset, computed, cited, references, basis, notice)
     )
+
+
+def _is_of(question: str, computed: Computed, dataset: Dataset) -> bool:
+    """Whether the question says what the rows were counted for."""
+    conditions = computed.query.where if computed.query else ()
+    return all(is_named(condition, question, dataset) for condition in conditions)
 
 
 def _computed_step(computed: Computed, seconds: float) -> Step:

@@ -19,6 +19,8 @@ _NAMES = ("file", "sheet")
 """Columns that say where a row of several files stands."""
 _WORD_OF_NAME = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]{2,}")
 """The words of a file's name: "autoclave" in "log-autoclave-a1"."""
+_WORD = re.compile(r"([a-z0-9]{3,})|(?=([\u4e00-\u9fff]{2}))")
+"""Words, and pairs of Chinese characters: "harriet", 养老 and 老院 in 养老院."""
 _SHORTEST_NAME = 3
 """Letters of a value that a question may name."""
 
@@ -41,6 +43,17 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
     if prefix:
         conditions += _dated(prefix, dataset.columns)
     return tuple(conditions)
+
+
+def is_named(condition: Condition, question: str, dataset: Dataset) -> bool:
+    """Whether a word of a condition's value or of its column's name stands in a question.
+
+    "Harriet Pugh" among the rows of a handbook is no condition of what a tasting costs.
+    """
+    names = [column.name for column in dataset.columns if column.key == condition.key]
+    folded_question = fold(question)
+    words = map("".join, _WORD.findall(fold(" ".join([*names, str(condition.value)]))))
+    return any(begins_word(word, folded_question) for word in words)
 
 
 def of_named_files(question: str, dataset: Dataset) -> Dataset:

@@ -32,7 +32,7 @@ from localrag.tables.collections import collections
 from localrag.tables.columns import proposed
 from localrag.tables.comparison import Ask
 from localrag.tables.formulation import MOST_QUERIES, Computed, compute
-from localrag.tables.linking import linked, of_named_files
+from localrag.tables.linking import is_named, linked, of_named_files
 from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
 from localrag.tables.records import LATE, Cell, CellDone, Column, Event, Patience, Reply, Row, Value
@@ -259,7 +259,8 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
     ("about_all", "drawn", "answer"),
     [
         (-0.5, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, "2 of 3 rows"),
-        # Not where readings differ, or count nothing, and not where it is about one thing.
+        # Not for what is not asked, where readings differ or count nothing, nor about one thing.
+        (-0.5, ["SELECT Minimum FROM data WHERE Item = 'gloves'"] * 3, ""),
         (-0.5, ["SELECT COUNT(*) FROM data WHERE Item = 'forklift'"] * 3, ""),
         (-0.5, [f"SELECT Item FROM data WHERE Minimum = {n}" for n in (10, 5)] * 2, ""),
         (-2.0, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, ""),
@@ -280,10 +281,31 @@ def test_what_no_section_answers_is_put_to_the_sheets(
     llm = ScriptedLLM([*drawn, ""])
     library = access(Filled([]), hits=["/firm/stock.csv"], sheets=[stock()])
     pieces = answered_after_all(
-        "What runs low?", library, LogitChooser(llm, Probes(State(), directions)), llm, str.split
+        "What is at its minimum?",
+        library,
+        LogitChooser(llm, Probes(State(), directions)),
+        llm,
+        str.split,
     )
     *_, last = [*pieces] or [None]
     assert (last.statements[0].text.strip() if isinstance(last, Answer) else "") == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "place", "value", "named"),
+    [
+        ("How many gloves are there?", 0, "glove", True),
+        ("What is in stock of which there are 3?", 1, 3, True),
+        ("Who is on call?", 0, "gloves", False),
+        ("手套还有几副？", 0, "一次性手套", True),
+        ("口罩还有几只？", 0, "一次性手套", False),
+    ],
+)
+def test_a_condition_is_named_by_its_value_or_its_column(
+    question: str, place: int, value: str | float, named: bool
+) -> None:
+    key = stock().columns[place].key
+    assert is_named(Condition(key, "=", value), question, stock()) == named
 
 
 ASKED = "Asked of each document: Does it renew?"

@@ -25,8 +25,6 @@ class CostForecast:
     passages: int = 0
     answers: int = 1
     checks: int = 1
-    points: int = 0
-    """How often a model that was probed is to point to a sentence."""
 
     def __call__(self, run: AnswerRun) -> Pieces:
         """One step at most; asks the model nothing."""
@@ -41,8 +39,7 @@ class CostForecast:
         # Behind a passage that was read there is only a task, about as long as the first one.
         task = run.tools.llm.count_tokens(prompts[0][-1].content) / pace.prefill
         lacks, _ = run.tools.asked(run.question).missing(as_known(chunks[0]))
-        tasks = 1 + self.checks + self.points * run.grader.is_probed
-        answer = tasks * task + pace.reply / pace.decode
+        answer = (1 + self.checks) * task + pace.reply / pace.decode
         words = len(lacks[:MOST_WORDS]) * task
         least = uses[0].read / pace.prefill + words + answer
         most = sum(use.read for use in uses) / pace.prefill + words + self.answers * answer
