@@ -10,7 +10,7 @@ from localrag.messages import tr
 from localrag.presentation.records import picked
 from localrag.presentation.tables import amount_text
 from localrag.tables.description import query_text
-from localrag.tables.formulation import Computed
+from localrag.tables.formulation import Computed, computed_by_file
 from localrag.tables.query import Query, QueryResult
 from localrag.tables.sheets import MOST_TABLES, Dataset
 from localrag.text.language import answer_language
@@ -74,6 +74,8 @@ def computed_lines(dataset: Dataset, computed: Computed) -> Iterator[str]:
     """The answer, or both where they differ; how it was computed, and over which rows."""
     if computed.sure:
         yield answer_text(dataset, computed)
+        for name, of_file in computed_by_file(computed, dataset).items():
+            yield f"- {name}: {answer_text(dataset, of_file)}"
     else:
         yield doubt_text(computed)
         yield tr("First reading: {answer}", answer=answer_text(dataset, computed))
@@ -169,6 +171,10 @@ def computed_json(dataset: Dataset, computed: Computed) -> dict[str, Any]:
         "readings": [
             picked(result, "sql", "rows", "error") for result in (computed.result, computed.other)
         ],
+        "by_file": {
+            name: [list(row) for row in of_file.values]
+            for name, of_file in computed_by_file(computed, dataset).items()
+        },
         "files": list(dataset.sources),
         "rows": len(dataset.rows),
         "counted": [picked(dataset.origin(row), "source", "sheet", "row") for row in computed.rows],

@@ -36,7 +36,7 @@ from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
 from localrag.tables.description import copied_words, query_text
-from localrag.tables.formulation import Computed, compute, computed_by
+from localrag.tables.formulation import Computed, compute, computed_by, computed_by_file
 from localrag.tables.linking import is_named, of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
 from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Reply, Table
@@ -55,9 +55,6 @@ _FEW_DOCUMENTS = 12
 """Documents of a collection that is tried after another: each takes seconds."""
 MOST_CITED = 12
 """Rows that are cited; the others are counted as they are, and named by `Answer.basis`."""
-
-_BY_FILE = 6
-"""Files whose own results stand beside that of all."""
 
 _LONGEST_NAME = 80
 """Code points of what a code stands for; a longer text is a note."""
@@ -833,24 +830,11 @@ def _results_by_file(
 ) -> tuple[str, list[str]]:
     """Lines with what each file gives by itself, where several are computed as one; else "".
 
-    And the names and the results that are in them. Nothing for a list, whose rows are cited.
-
-    Of payrolls, one a month, a question may mean one alone ("December's payroll"). Where words of a
-    question name files, `of_named_files` has taken those; what it does not understand is told so.
+    And the names and the results that are in them.
     """
-    query, names = computed.query, [short_name(source) for source in dataset.sources]
-    if query is None or not computed.sure or not 1 < len({*names}) == len(names) <= _BY_FILE:
-        return "", []
-    # The names of sheets, where there are several, stand behind those of files.
-    key = dataset.columns[-2 if len(dataset.sheets) > 1 else -1].key
-    used = {query.of, query.by, *(condition.key for condition in query.where)}
-    if query.compute == "list" or key in used:
-        return "", []
     results, told = [], list[str]()
-    for name in names:
-        where = (*query.where, Condition(key, "=", name))
-        of_file = computed_by(computed.question, replace(query, where=where), dataset)
-        if query.compute == "count":
+    for name, of_file in computed_by_file(computed, dataset).items():
+        if of_file.query and of_file.query.compute == "count":
             texts = [str(len(of_file.rows))]
         else:
             values = _values(dataset, of_file, language) if of_file.sure else ()
@@ -859,6 +843,8 @@ def _results_by_file(
         result = LANGUAGES[language].comma.join(texts)
         line = render("computed_beside", language, value=name, beside=result)
         results.append(f"- {line}\n")
+    if not results:
+        return "", []
     return f"{render('computed_by_file', language, results=''.join(results))}\n", told
 
 

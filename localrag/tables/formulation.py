@@ -19,6 +19,7 @@ from localrag.tables.linking import linked
 from localrag.tables.query import (
     COMPUTES,
     Compute,
+    Condition,
     Query,
     QueryResult,
     adds_up_numbers_of_rows,
@@ -29,7 +30,7 @@ from localrag.tables.query import (
     run,
     sql_of,
 )
-from localrag.tables.sheets import Dataset
+from localrag.tables.sheets import Dataset, short_name
 from localrag.tables.sql import query_of, sql_in
 from localrag.text.language import answer_language
 from localrag.types import Message
@@ -48,6 +49,8 @@ and three that were not told come out right so, and none wrong; the bound was ch
 """
 _BESIDE = 3
 """Columns that are told beside the one that most readings list of the same rows."""
+_BY_FILE = 6
+"""Files whose own results stand beside that of all."""
 _TEMPERATURE = 0.8
 _REPLY = 200
 
@@ -202,3 +205,24 @@ def computed_by(question: str, query: Query, dataset: Dataset) -> Computed:
         doubt = "nothing"
     rows = tuple(counted_rows(dataset, query))
     return Computed(question, query, result, result, rows, doubt, currencies)
+
+
+def computed_by_file(computed: Computed, dataset: Dataset) -> dict[str, Computed]:
+    """What each file gives by itself, by its name, where several are computed as one.
+
+    Of payrolls, one a month, a question may mean one alone ("December's payroll"). Where words of a
+    question name files, `of_named_files` has taken those; what it does not understand is told so.
+    Nothing for a list, whose rows are told.
+    """
+    query, names = computed.query, [short_name(source) for source in dataset.sources]
+    if query is None or not computed.sure or not 1 < len({*names}) == len(names) <= _BY_FILE:
+        return {}
+    # The names of sheets, where there are several, stand behind those of files.
+    key = dataset.columns[-2 if len(dataset.sheets) > 1 else -1].key
+    used = {query.of, query.by, *(condition.key for condition in query.where)}
+    if query.compute == "list" or key in used:
+        return {}
+    queries = {
+        name: replace(query, where=(*query.where, Condition(key, "=", name))) for name in names
+    }
+    return {name: computed_by(computed.question, of, dataset) for name, of in queries.items()}

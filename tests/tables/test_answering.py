@@ -742,6 +742,23 @@ def test_a_column_of_a_sheet_that_is_called_file_is_not_the_files_name() -> None
     assert words == ["january", "3", "february", "4"]
 
 
+def test_what_is_computed_tells_each_file_by_itself_also_0_of_them() -> None:
+    tables = [
+        RawTable(
+            f"/in/{name}.csv", "", ("Owner", "Size"), [(owner, "3")], [(2, 9)], document_id=name
+        )
+        for name, owner in (("january", "Ola"), ("february", "Per"))
+    ]
+    dataset = dataset_of(tables)
+    llm = ScriptedLLM(["SELECT COUNT(*) FROM data WHERE Owner = 'Ola'"] * 3)
+    computation = compute("How many has Ola?", dataset, llm)
+    assert list(computed_lines(dataset, computation))[:3] == ["1", "- january: 1", "- february: 0"]
+    assert computed_json(dataset, computation)["by_file"] == {"january": [[1]], "february": [[0]]}
+    alone = dataset_of(tables[:1])
+    llm = ScriptedLLM(["SELECT COUNT(*) FROM data WHERE Owner = 'Ola'"] * 3)
+    assert computed_json(alone, compute("How many?", alone, llm))["by_file"] == {}
+
+
 def test_equal_values_of_two_columns_are_not_told_as_one() -> None:
     llm = ScriptedLLM(
         ["SELECT COUNT(DISTINCT Date) FROM data", "SELECT COUNT(DISTINCT Work) FROM data"] * 3
