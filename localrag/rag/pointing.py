@@ -21,7 +21,7 @@ from localrag.rag.citations import Attributor, PassageSentence, may_be_told, wit
 from localrag.rag.disagreement import DENIAL
 from localrag.rag.grading import likelihoods
 from localrag.rag.refusals import refuses
-from localrag.rag.verdicts import LONGEST, SENTENCES
+from localrag.rag.verdicts import LONGEST, SENTENCES, Echo, without_guess
 from localrag.text.instructions import may_steer
 from localrag.text.sentences import split_sentences
 from localrag.types import Citation, ScoredChunk, Step
@@ -110,6 +110,26 @@ def in_place_of_verdict(pointed: Sequence[PointedSentence]) -> str:
     """
     told = pointed[:1] if pointed[0].probability >= SURE else pointed
     return "\n".join(sentence.answer for sentence in told)
+
+
+def corrected(
+    written: Iterator[str],
+    pointed: Sequence[PointedSentence],
+    closest: Callable[[], str],
+    question: str,
+    echo: Echo | None,
+    states: States,
+) -> Iterator[str]:
+    """What is written, as it comes, but the document's sentences for a guess of the model.
+
+    Those that it looked at, else the `closest`, for a bare yes or no; the one that it surely looked
+    at for another that this does not state. `echo` is as `without_guess` has it.
+    """
+    sentences = partial(in_place_of_verdict, pointed) if pointed else closest
+    pieces = without_guess(written, sentences, echo)
+    if pointed and pointed[0].is_sure:
+        return as_pointed(pieces, pointed[0], question, states)
+    return pieces
 
 
 def as_pointed(

@@ -32,6 +32,8 @@ from localrag.rag.pointing import (
     pointed,
 )
 from localrag.rag.reading import Bounds, PassageReader
+from localrag.rag.self_rag import self_rag
+from localrag.rag.stages.grade import SelfRAGOptions
 from localrag.rag.stages.point import point
 from localrag.rag.standard import standard_rag
 from localrag.rag.statements import words
@@ -287,6 +289,33 @@ def test_a_draft_that_was_judged_and_several_passages_are_not_pointed_to() -> No
     assert isinstance(step, Step)
     assert step.values == {"passage": 1, "sure": True}
     assert run.pointed[0].text == LONG
+
+
+@pytest.mark.parametrize(
+    ("unsupported", "told"),
+    [
+        ("mark", "Claims reach us within 30 days [1]."),
+        ("remove", "Until 28 December [1]."),
+        ("remove unchecked", "Until 28 December [1]."),
+    ],
+)
+def test_a_draft_of_self_rag_gives_way_to_the_sentence_too(
+    unsupported: Unsupported, told: str
+) -> None:
+    strict = unsupported == "remove unchecked"
+    needed, useful = {"information": 0.9, "writing": 0.1}, {"5": 1.0}
+    llm = ScriptedLLM(["Until 28 December."], [useful] if strict else [needed, useful])
+    tools = Toolkit(
+        lambda *_: hits(RULES), llm, TERMS, HashEmbedder(), lambda *_: Place(0), 3, Options()
+    )
+    options = SelfRAGOptions(0.3, 0.2, 0.5, 0.5, 0.3, 3.8, 1.0, early_stop=True, strict=strict)
+    pipeline = Pipeline(tools, grader(Reader({LONG: 0.95}), llm), self_rag(options), unsupported)
+    *_, answer = pipeline.stream(QUESTION)
+    assert isinstance(answer, Answer)
+    assert answer.text == told
+    assert answer.statements[0].rating == "fully supported"
+    assert not llm.scores
+    assert ("point" in {step.kind for step in answer.trace}) == (unsupported == "mark")
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from localrag.rag.citations import Attributor, CitedStream, with_citation
 from localrag.rag.faithfulness import Passages, statement_of
 from localrag.rag.grading import UNREAD_UTILITY, Reading, as_read
 from localrag.rag.pipeline import AnswerRun, Pieces
+from localrag.rag.pointing import PointedSentence, corrected, pointed
 from localrag.rag.reading import Evidence
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.stages.grade import GradedPassages, SelfRAGOptions
 from localrag.rag.statements import Statements, cut, own_sentence, tidy, words
-from localrag.rag.verdicts import closest_sentences, without_guess
+from localrag.rag.verdicts import closest_sentences
 from localrag.text.sentences import split_sentences
 from localrag.types import (
     Message,
@@ -172,9 +173,16 @@ class _Drafting:
         run = self.run
         # Another passage may say the same: what was read is what is cited.
         numbers = tuple(1 + self.graded.relevant.index(chunk) for chunk in reading.chunks)
-        sentences = partial(closest_sentences, attributor, numbers, run.question)
+        closest = partial(closest_sentences, attributor, numbers, run.question)
+        pointer = self.graded.pointers.get(reading.chunks[0].chunk.id)
+        looked_at: Sequence[PointedSentence] = ()
+        if pointer and len(numbers) == 1 and run.unsupported == "mark":
+            looked_at = yield from pointed(
+                run.question, numbers[0], reading.chunks[0], attributor, pointer, run.language
+            )
+        states = Passages(run.question, self.graded.relevant, run.tools.tokenize).stands_in
         pieces = iter([(yield from self._write(reading))])
-        written = "".join(without_guess(pieces, sentences, run.echo))
+        written = "".join(corrected(pieces, looked_at, closest, run.question, run.echo, states))
         refusal = render("refusal", run.language)
         stream = CitedStream(attributor.only(numbers, alone=True), run.question, refusal)
         for _ in stream.checked([written]):  # it is shown once it has been graded

@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from localrag.models.llms.probes import Pointer
 from localrag.rag.base import timed
 from localrag.rag.pipeline import AnswerRun
 from localrag.rag.question_words import FewerWords
@@ -43,6 +44,8 @@ class GradedPassages:
     """How many of the passages found are graded, or will not be."""
     best: float = 0.0
     relevant: list[ScoredChunk] = field(default_factory=list)
+    pointers: dict[int, Pointer] = field(default_factory=dict)
+    """Where the model looked in passages, by the ids of their chunks."""
 
     @property
     def ungraded(self) -> Sequence[ScoredChunk]:
@@ -92,6 +95,8 @@ class GradedPassages:
         words, passage = run.tools.asked(run.question), self.passages[number - 1]
         ask = partial(graded, run.grader, words, run.language, [passage], least)
         grade, seconds = timed(ask)
+        if grade.pointer:
+            self.pointers[passage.chunk.id] = grade.pointer
         relevant = grade.value >= self.options.min_relevance
         yield run.graded("relevance", grade, seconds, passage=number, relevant=relevant)
         return grade.value

@@ -10,10 +10,10 @@ from localrag.prompts import render
 from localrag.rag.citations import CitedStream
 from localrag.rag.faithfulness import Passages
 from localrag.rag.pipeline import AnswerRun, Pieces
-from localrag.rag.pointing import as_pointed, in_place_of_verdict
+from localrag.rag.pointing import corrected
 from localrag.rag.reading import Evidence
 from localrag.rag.statements import uncited
-from localrag.rag.verdicts import closest_sentences, without_guess
+from localrag.rag.verdicts import closest_sentences
 from localrag.types import Statement, Step
 
 
@@ -46,14 +46,9 @@ def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -
     options = replace(run.tools.generation, keep=evidence.keep)
     drafted = iter([evidence.draft]) if evidence.draft else None
     written = drafted or run.tools.llm.stream(evidence.messages, options)
-    sentences = partial(closest_sentences, run.attributor, evidence.numbers, run.question)
-    if run.pointed:
-        sentences = partial(in_place_of_verdict, run.pointed)
-    pieces = without_guess(written, sentences, run.echo)
-    if run.pointed and run.pointed[0].is_sure:
-        passages = Passages(run.question, run.passages, run.tools.tokenize)
-        pieces = as_pointed(pieces, run.pointed[0], run.question, passages.stands_in)
-    for piece in pieces:
+    closest = partial(closest_sentences, run.attributor, evidence.numbers, run.question)
+    states = Passages(run.question, run.passages, run.tools.tokenize).stands_in
+    for piece in corrected(written, run.pointed, closest, run.question, run.echo, states):
         yield from citations.feed(piece)
     yield from citations.finish()
     values = {"passages": len(evidence.numbers)}
