@@ -13,21 +13,27 @@ from itertools import islice
 from localrag.rag.grading import as_known
 from localrag.rag.question_words import Text, Word, question_words
 from localrag.rag.wordings import QuestionRewriter, SearchTools
-from localrag.types import Answer, NotFound, Step
+from localrag.types import Answer, Citation, NotFound, Step
 
 MOST_SUGGESTIONS = 3
 
 
-def with_not_found(answer: Answer, around: SearchTools) -> Answer:
+def with_not_found(
+    answer: Answer, around: SearchTools, looked_at: Citation | None = None
+) -> Answer:
     """The answer, with what there is to say of what the documents do not hold.
 
-    That is the whole question where nothing was answered from them, or the parts of it that a
+    Closest to that is the sentence `looked_at` most by the model, else one by words and meaning. It
+    is the whole question where nothing was answered from them, or the parts of it that a
     pipeline has named in `Answer.not_found` by their question alone.
     """
     parts = answer.not_found
     if not parts and _unanswered(answer):
         probability, written = _probability(answer.trace), _left_out(answer.trace)
-        parts = (NotFound(answer.question, probability=probability, written=written),)
+        whole = NotFound(
+            answer.question, probability=probability, written=written, closest=looked_at
+        )
+        parts = (whole,)
     if not parts:
         return answer
     return replace(answer, not_found=tuple(_filled(part, answer, around) for part in parts))
@@ -61,7 +67,7 @@ def _left_out(trace: Sequence[Step]) -> bool:
 def _filled(part: NotFound, answer: Answer, around: SearchTools) -> NotFound:
     question_text = Text(part.question, around.tokenize)
     words = question_words(part.question, around.tokenize)
-    closest = around.attributor(answer.contexts).nearest(part.question)
+    closest = part.closest or around.attributor(answer.contexts).nearest(part.question)
     texts = [Text(as_known(hit), around.tokenize) for hit in answer.contexts]
     missing: list[Word] = []
     if closest is not None:

@@ -81,8 +81,8 @@ class PassageReader:
         self._bounds = bounds
         self.doubtful: dict[int, float] = {}
         """Grades of the passages of the last reading that speak of what is asked, by number."""
-        self._pointers: dict[tuple[str, int], Pointer] = {}
-        """By question and id of the chunk, where the model looked in those that it graded."""
+        self._pointers: dict[tuple[str, int], tuple[float, Pointer]] = {}
+        """By question and id of the chunk, grade and where the model looked as it graded it."""
         self.seen: set[int] = set()
         """Ids of the chunks that the model was given to read."""
 
@@ -185,7 +185,8 @@ class PassageReader:
         ask = partial(self._graded, question, [chunks[number - 1]], language, checked_from)
         grade, seconds = timed(ask)
         if grade.pointer:
-            self._pointers[question, chunks[number - 1].chunk.id] = grade.pointer
+            seen = grade.value, grade.pointer
+            self._pointers[question, chunks[number - 1].chunk.id] = seen
         is_relevant = grade.value >= least
         values = {"passage": number, "relevant": is_relevant, **grade.told()}
         yield Step("relevance", values, grade.value, seconds)
@@ -202,6 +203,18 @@ class PassageReader:
     ) -> Grade:
         self.seen.update(passage.chunk.id for passage in passages)
         return graded(self._grader, self._asked(question), language, passages, least)
+
+    def likeliest(self, question: str, chunks: Sequence[ScoredChunk]) -> tuple[int, Pointer] | None:
+        """The passage of the best grade, by its number from 1, and where the model looked in it."""
+        seen = {
+            number: self._pointers[question, chunk.chunk.id]
+            for number, chunk in enumerate(chunks, 1)
+            if (question, chunk.chunk.id) in self._pointers
+        }
+        if not seen:
+            return None
+        best = max(seen, key=lambda number: seen[number][0])
+        return best, seen[best][1]
 
     def _worth(self, number: int) -> float:
         """What the place of a passage, by its number from 1, is worth, in log odds.
@@ -274,7 +287,7 @@ class PassageReader:
             )
             return Evidence((number,), messages)
         task = wording.render("write_from_passages", language, question=question.strip())
-        pointer = self._pointers.get((question, chunks[number - 1].chunk.id))
+        _, pointer = self._pointers.get((question, chunks[number - 1].chunk.id), (0.0, None))
         return Evidence((number,), reading.messages(task), keep=1, pointer=pointer)
 
     def _together(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -33,10 +33,12 @@ from localrag.rag.pointing import (
 )
 from localrag.rag.reading import Bounds, PassageReader
 from localrag.rag.self_rag import self_rag
+from localrag.rag.stages.explain import NotFoundExplainer
 from localrag.rag.stages.grade import SelfRAGOptions
 from localrag.rag.stages.point import point
 from localrag.rag.standard import standard_rag
 from localrag.rag.statements import words
+from localrag.rag.wordings import SearchTools
 from localrag.types import Answer, Chunk, Columns, Message, Place, ScoredChunk, Step
 
 T = TypeVar("T")
@@ -51,8 +53,8 @@ QUESTION = "How long can a receipt lie around?"
 class Reader:
     """A model that looks at some sentences of what it has read: by their shares of attention."""
 
-    def __init__(self, shares: dict[str, float]) -> None:
-        self.shares = shares
+    def __init__(self, shares: dict[str, float], relevance: float = 6.0) -> None:
+        self.shares, self.relevance = shares, relevance
 
     def activations(
         self,
@@ -68,7 +70,7 @@ class Reader:
             start = text.find(sentence.encode())
             assert start >= 0, (sentence, text.decode())
             paid[start : start + len(sentence.encode())] = share / len(sentence.encode())
-        relevant = np.array([6.0], np.float32)
+        relevant = np.array([self.relevance], np.float32)
         return Activations(relevant, Attention(paid[None, None], np.arange(1, len(text) + 1), text))
 
 
@@ -289,6 +291,38 @@ def test_a_draft_that_was_judged_and_several_passages_are_not_pointed_to() -> No
     assert isinstance(step, Step)
     assert step.values == {"passage": 1, "sure": True}
     assert run.pointed[0].text == LONG
+
+
+@pytest.mark.parametrize("unsupported", ["mark", "remove", "remove unchecked"])
+def test_of_what_is_not_answered_the_sentence_that_comes_closest_is_named(
+    unsupported: Unsupported,
+) -> None:
+    """Of the likeliest passage, whatever was read behind it."""
+    other = "The mill has a roof of slate. It was mended in May. Nobody lives in it."
+    chunk = Chunk(2, "e", 0, other, "", 1, 1, 0, len(other))
+    passages = [*hits(RULES), ScoredChunk(chunk, 0.8, "mill.txt")]
+    likelier, other_reader = Reader({LONG: 0.5, DECEMBER: 0.4}, -3.0), Reader({"It": 0.5}, -6.0)
+
+    class ByPassage(Reader):
+        def activations(self, messages: Sequence[Message], *rest: Any, **more: Any) -> Activations:
+            reader = other_reader if "mill" in messages[0].content else likelier
+            return reader.activations(messages, *rest, **more)
+
+    llm = ScriptedLLM()
+    tools = Toolkit(
+        lambda *_: passages, llm, TERMS, HashEmbedder(), lambda *_: Place(0), 3, Options()
+    )
+    around = SearchTools(
+        TERMS, attributor, lambda *_: [], lambda *_: [], lambda terms: (2, [0] * len(terms))
+    )
+    bounds = Bounds(AnswerSettings().enough, AnswerSettings().min_answerable)
+    stages = (*standard_rag(bounds), NotFoundExplainer(around, few=False))
+    *_, answer = Pipeline(tools, grader(ByPassage({}), llm), stages, unsupported).stream(QUESTION)
+    assert isinstance(answer, Answer)
+    assert answer.refuses
+    (report,) = answer.not_found
+    assert report.closest is not None
+    assert (report.closest.quote, report.closest.marker) == (LONG, 1)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ class NotFoundExplainer:
     def __call__(self, run: AnswerRun) -> Pieces:
         """Change the answer, which the stages before have made."""
         steps = tuple(run.trace.steps[run.trace.first :])
-        answer = with_not_found(replace(run.answer, trace=steps), self.around)
+        closest = run.pointed[0].citation if run.pointed else None
+        answer = with_not_found(replace(run.answer, trace=steps), self.around, closest)
         if self.few and answer.grounded:
             notice = own_sentence("from_few", run.language)
             added = replace(notice, text=f"\n\n{notice.text}")

@@ -1,4 +1,4 @@
-"""Point to the sentence of the evidence that answers."""
+"""Point to the sentence that answers, or that comes closest to it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from localrag.rag.pointing import pointed
 def point(run: AnswerRun) -> Pieces:
     """Find it where one passage answers by itself, for an answer that is shown as it is written.
 
-    A draft was judged, and where something is to be removed, each sentence is.
+    A draft was judged, and where something is to be removed, each sentence is. Where no passage
+    answers it is that of the likeliest one, to be named as the closest.
     """
     evidence = run.evidence
-    if evidence is None or evidence.pointer is None or evidence.draft or run.unsupported != "mark":
+    if evidence is None:
+        likeliest = run.reader and run.reader.likeliest(run.question, run.passages)
+        if not likeliest:
+            return
+        number, pointer = likeliest
+    elif evidence.pointer is None or evidence.draft or run.unsupported != "mark":
         return
-    (number,) = evidence.numbers
+    else:
+        (number,), pointer = evidence.numbers, evidence.pointer
+    passage = run.passages[number - 1]
     run.pointed = yield from pointed(
-        run.question,
-        number,
-        run.passages[number - 1],
-        run.attributor,
-        evidence.pointer,
-        run.language,
+        run.question, number, passage, run.attributor, pointer, run.language
     )
