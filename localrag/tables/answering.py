@@ -227,12 +227,12 @@ def _from_sheets(
 ) -> Pieces:
     """What rows give, or two readings of it.
 
-    `surely`, nothing in their place, no count of 0, and for no condition that is not asked for.
+    `surely`, nothing in their place, and for no condition that is not asked for.
     """
     dataset = of_named_files(question, dataset)
     computed, seconds = timed(partial(compute, question, dataset, llm, computes))
     yield _computed_step(computed, seconds)
-    if surely and not (computed.sure and computed.rows and _is_of(question, computed, dataset)):
+    if surely and not (computed.sure and _is_of(question, computed, dataset)):
         return False
     origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}
     references = {row: (at.document_id, at.start) for row, at in origins.items()}

@@ -261,7 +261,7 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
         (-0.5, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, "2 of 3 rows"),
         # Not for what is not asked, where readings differ or count nothing, nor about one thing.
         (-0.5, ["SELECT Minimum FROM data WHERE Item = 'gloves'"] * 3, ""),
-        (-0.5, ["SELECT COUNT(*) FROM data WHERE Item = 'forklift'"] * 3, ""),
+        (-0.5, ["SELECT COUNT(*) FROM data WHERE Item = 'forklift'"] * MOST_QUERIES, ""),
         (-0.5, [f"SELECT Item FROM data WHERE Minimum = {n}" for n in (10, 5)] * 2, ""),
         (-2.0, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, ""),
     ],
@@ -625,13 +625,17 @@ def test_the_conditions_that_a_question_names_are_read_off_its_words() -> None:
     assert linked("Orders at Oakmere", orders()) == ()
 
 
-def test_a_count_of_none_in_a_time_of_which_no_row_is_proves_nothing() -> None:
-    def counted(day: str) -> Computed:
-        sql = f"SELECT count(*) FROM data WHERE State = 'open' AND Day LIKE '{day}%'"
-        return compute("How many are open?", orders(), ScriptedLLM([sql] * MOST_QUERIES))
+def test_a_count_of_none_is_a_misreading() -> None:
+    def counted(day: str) -> str:
+        return f"SELECT count(*) FROM data WHERE State = 'open' AND Day LIKE '{day}%'"
 
-    assert counted("2026-06").doubt == "nothing"
-    assert counted("2026-01").sure
+    def read(*days: str) -> Computed:
+        return compute("How many are open?", orders(), ScriptedLLM(list(map(counted, days))))
+
+    assert read(*["2026-06"] * MOST_QUERIES).doubt == "nothing"
+    assert read(*["2026-01"] * 3).sure
+    assert read("2026-06", "2026-01", "2026-06", "2026-06", "2026-01").sure
+    assert read("2026-06", "2026-01", "2026-06", "2026-06", "2026-06").doubt == "nothing"
 
 
 def logs() -> Dataset:
