@@ -35,6 +35,7 @@ from localrag.rag.reading import Bounds, PassageReader
 from localrag.rag.self_rag import self_rag
 from localrag.rag.stages.explain import NotFoundExplainer
 from localrag.rag.stages.grade import SelfRAGOptions
+from localrag.rag.stages.guard import InstructionGuard
 from localrag.rag.stages.point import point
 from localrag.rag.standard import standard_rag
 from localrag.rag.statements import words
@@ -316,7 +317,7 @@ def test_of_what_is_not_answered_the_sentence_that_comes_closest_is_named(
         TERMS, attributor, lambda *_: [], lambda *_: [], lambda terms: (2, [0] * len(terms))
     )
     bounds = Bounds(AnswerSettings().enough, AnswerSettings().min_answerable)
-    stages = (*standard_rag(bounds), NotFoundExplainer(around, few=False))
+    stages = (InstructionGuard(standard_rag(bounds)), NotFoundExplainer(around, few=False))
     *_, answer = Pipeline(tools, grader(ByPassage({}), llm), stages, unsupported).stream(QUESTION)
     assert isinstance(answer, Answer)
     assert answer.refuses

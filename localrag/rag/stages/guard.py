@@ -39,7 +39,7 @@ class InstructionGuard:
                     pending.append(piece)
                 else:
                     yield piece
-        run.answer = first.answer
+        run.answer, run.pointed = first.answer, first.pointed
         if not passages.suspicious:
             return
         unanswered = refused(run.answer)
@@ -61,4 +61,4 @@ class InstructionGuard:
         yield Step("instructions", {"left_out": count}, None, 0.0, passages.left_out)
         # What was foreseen of it has passed.
         yield from (p for p in again if not (isinstance(p, Step) and p.kind == "cost"))
-        run.answer = passages.finished(second.answer)
+        run.answer, run.pointed = passages.finished(second.answer), second.pointed
