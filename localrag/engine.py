@@ -1189,7 +1189,7 @@ def compute_in(
     """
     from localrag.tables.formulation import compute
     from localrag.tables.linking import of_named_files
-    from localrag.tables.plan import fitting, ranked
+    from localrag.tables.plan import Fit, fitting, looked_at, ranked
     from localrag.tables.sheets import expect_few_rows
 
     check_question(question)
@@ -1198,12 +1198,13 @@ def compute_in(
             "There is no table with columns and rows.",
             hint="Name a sheet (xlsx, ods, csv) or a document with a table.",
         )
-    dataset: Dataset | None = datasets[0]
     if len(datasets) > 1:
         likely = ranked(question, datasets, tokenizer)[:_MOST_TABLES]
         judged = fitting(question, [(some, 1.0) for some in likely], model.chooser)
-        dataset = judged[0][0] if judged else None
-    if dataset is None:
+    else:
+        expect_few_rows(datasets[0])
+        judged = [Fit(datasets[0], 1.0, looked_at(question, datasets[0], model.chooser))]
+    if not judged:
         unread = {file: n for some in datasets for file, n in some.unread_tables.items()}
         raise UsageError(
             "None of {count} tables fits the question.",
@@ -1214,9 +1215,9 @@ def compute_in(
             count=len(datasets),
             unread=sum(unread.values()),
         )
-    expect_few_rows(dataset)
-    dataset = of_named_files(question, dataset)
-    return dataset, compute(question, dataset, model.llm)
+    expect_few_rows(judged[0].rows)
+    dataset = of_named_files(question, judged[0].rows)
+    return dataset, compute(question, dataset, model.llm, looked_at=judged[0].looked_at)
 
 
 def open_engine(

@@ -235,18 +235,10 @@ class Grader:
 
 def likelihoods(
     pointer: Pointer, passage: ScoredChunk, language: LanguageCode, sentences: Sequence[str]
-) -> list[float] | None:
-    """How likely sentences of a graded passage answer a question, shape (len(sentences),), sum 1.
-
-    By where the model looked while it read the question; None where it shows none of them.
-    """
+) -> list[float]:
+    """How likely sentences of a graded passage answer a question, as `Pointer.shares`."""
     text = whole_text(passage.chunk)
-    scores = pointer.log_odds([_as_shown(sentence, text, language) for sentence in sentences])
-    best = max(scores, default=-math.inf)
-    if best == -math.inf:
-        return None
-    likely = [math.exp(score - best) for score in scores]
-    return [share / sum(likely) for share in likely]
+    return pointer.shares([_as_shown(sentence, text, language) for sentence in sentences])
 
 
 def relevance_prompt(question: str, reading: Reading) -> list[Message]:

@@ -75,7 +75,7 @@ def pointed(
         return ()
     texts = [sentence.standing for sentence in sentences]
     shares, seconds = timed(partial(likelihoods, pointer, passage, language, texts))
-    if shares is None:
+    if not shares:
         return ()
     first, *others = sorted(range(len(shares)), key=lambda place: -shares[place])[:SENTENCES]
     told = tuple(

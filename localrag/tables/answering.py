@@ -37,7 +37,7 @@ from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
 from localrag.tables.description import copied_words, query_text
 from localrag.tables.formulation import Computed, compute, computed_by, computed_by_file
-from localrag.tables.linking import is_named, of_named_files
+from localrag.tables.linking import of_named_files, shares_word
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
 from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Reply, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
@@ -153,15 +153,17 @@ def answered(
     seconds = time.perf_counter() - began
     if not judged:
         yield Step("plan", {"files": ()}, None, seconds)
-    for number, (rows, sure) in enumerate(judged[:_TRIED]):
-        if number and not _may_follow(rows, judged[0][0]):
+    for number, fit in enumerate(judged[:_TRIED]):
+        rows = fit.rows
+        if number and not _may_follow(rows, judged[0].rows):
             break
-        yield Step("plan", {"files": _names(rows, access)}, sure, seconds)
+        yield Step("plan", {"files": _names(rows, access)}, fit.share, seconds)
         answer: bool | None = False
         if isinstance(rows, Collection):
             answer = yield from _from_documents(question, scope, rows, hits, access, chooser, llm)
         elif len(rows.rows) <= MOST_ROWS:
-            answer = yield from _from_sheets(question, rows, access, llm, scope.computes)
+            sheets_fit = plan.Fit(rows, fit.share, fit.looked_at)
+            answer = yield from _from_sheets(question, sheets_fit, access, llm, scope.computes)
         if answer:
             return True
         seconds = 0.0
@@ -187,9 +189,10 @@ def answered_after_all(
     sheets = [rows for rows in access.sheets(access.records()) if len(rows.rows) <= MOST_ROWS]
     weighed = plan.candidates(question, [], sheets, access.hits(question, HITS), tokenize)
     datasets = [(rows, weight) for rows, weight in weighed if isinstance(rows, Dataset)]
-    for rows, sure in plan.fitting(question, datasets, chooser)[:1]:
-        yield Step("plan", {"files": _names(rows, access)}, sure, time.perf_counter() - began)
-        return (yield from _from_sheets(question, rows, access, llm, scope.computes, surely=True))
+    for fit in plan.fitting(question, datasets, chooser)[:1]:
+        seconds = time.perf_counter() - began
+        yield Step("plan", {"files": _names(fit.rows, access)}, fit.share, seconds)
+        return (yield from _from_sheets(question, fit, access, llm, scope.computes, surely=True))
     return False
 
 
@@ -218,7 +221,7 @@ def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:
 
 def _from_sheets(
     question: str,
-    dataset: Dataset,
+    fit: plan.Fit[Dataset],
     access: LibraryAccess,
     llm: LLM,
     computes: Sequence[Compute],
@@ -229,8 +232,10 @@ def _from_sheets(
 
     `surely`, nothing in their place, and for no condition that is not asked for.
     """
-    dataset = of_named_files(question, dataset)
-    computed, seconds = timed(partial(compute, question, dataset, llm, computes))
+    dataset = of_named_files(question, fit.rows)
+    computed, seconds = timed(
+        partial(compute, question, dataset, llm, computes, looked_at=fit.looked_at)
+    )
     yield _computed_step(computed, seconds)
     if surely and not (computed.sure and _is_of(question, computed, dataset)):
         return False
@@ -273,9 +278,15 @@ def _from_sheets(
 
 
 def _is_of(question: str, computed: Computed, dataset: Dataset) -> bool:
-    """Whether the question says what the rows were counted for."""
+    """Whether the question says what the rows were counted for.
+
+    "Harriet Pugh" among the rows of a handbook is no condition of what a tasting costs.
+    """
     conditions = computed.query.where if computed.query else ()
-    return all(is_named(condition, question, dataset) for condition in conditions)
+    return all(
+        shares_word(f"{dataset.column(condition.key).name} {condition.value}", question)
+        for condition in conditions
+    )
 
 
 def _computed_step(computed: Computed, seconds: float) -> Step:

@@ -39,18 +39,7 @@ def described(
 
     `empty_rows` says in how many a column has nothing, by its key.
     """
-    lines = []
-    for column in columns:
-        kind = {"money": "REAL", "number": "REAL", "date": "TEXT, dates as YYYY-MM-DD"}.get(
-            column.kind, "TEXT"
-        )
-        note = f" ({column.unit})" if column.unit else ""
-        values = [_cut(value) for value in column.values[:_SHOWN_VALUES]]
-        value_list = f": {', '.join(values)}" if values and column.kind == "text" else ""
-        more = ", …" if len(column.values) > _SHOWN_VALUES and value_list else ""
-        empty = empty_rows.get(column.key)
-        nulls = f"; NULL in {empty} rows" if empty else ""
-        lines.append(f"- {column.key} {kind}{note}{value_list}{more}{nulls}")
+    lines = [column_line(column, empty_rows.get(column.key, 0)) for column in columns]
     places = [dataset.columns.index(column) for column in columns]
     sample = [
         " | ".join(_cut("" if row[place] is None else str(row[place])) for place in places)
@@ -62,6 +51,19 @@ def described(
     return "\n".join(
         [f"data of {together}", *lines, f"{len(dataset.rows)} rows:", heads, *sample, "…"]
     )
+
+
+def column_line(column: SheetColumn, empty: int = 0) -> str:
+    """A column as a model reads it; `empty` says in how many rows it has nothing."""
+    kind = {"money": "REAL", "number": "REAL", "date": "TEXT, dates as YYYY-MM-DD"}.get(
+        column.kind, "TEXT"
+    )
+    note = f" ({column.unit})" if column.unit else ""
+    values = [_cut(value) for value in column.values[:_SHOWN_VALUES]]
+    value_list = f": {', '.join(values)}" if values and column.kind == "text" else ""
+    more = ", …" if len(column.values) > _SHOWN_VALUES and value_list else ""
+    nulls = f"; NULL in {empty} rows" if empty else ""
+    return f"- {column.key} {kind}{note}{value_list}{more}{nulls}"
 
 
 def _cut(text: str) -> str:

@@ -8,14 +8,14 @@ enough of them give the same (Aggarwal et al. 2023, arXiv 2305.11860).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts import with_examples
 from localrag.tables.description import described, relevant
-from localrag.tables.linking import linked
+from localrag.tables.linking import linked, shares_word
 from localrag.tables.query import (
     COMPUTES,
     Compute,
@@ -49,6 +49,8 @@ and three that were not told come out right so, and none wrong; the bound was ch
 """
 _BESIDE = 3
 """Columns that are told beside the one that most readings list of the same rows."""
+_LEAST_LOOKED_AT = 0.02
+"""The share of what a model looks at in columns below which none is meant."""
 _BY_FILE = 6
 """Files whose own results stand beside that of all."""
 _TEMPERATURE = 0.8
@@ -108,17 +110,27 @@ class _Outcome:
 
 
 def compute(
-    question: str, dataset: Dataset, llm: LLM, computes: Sequence[Compute] = COMPUTES
+    question: str,
+    dataset: Dataset,
+    llm: LLM,
+    computes: Sequence[Compute] = COMPUTES,
+    looked_at: Mapping[str, float] = {},
 ) -> Computed:
     """The answer to a question over the rows of a dataset, by queries that `computes` one of these.
 
-    Raises what the model raises.
+    `looked_at` are shares of columns by key, as `plan.looked_at` has them. Raises what the model
+    raises.
     """
     outcomes: dict[frozenset[str], _Outcome] = {}
     lists: dict[tuple[int, ...], Counter[Query]] = {}
     is_query = False
     for drawn, query in enumerate(_queries(question, dataset, llm), 1):
-        if query and query.compute in computes and not adds_up_numbers_of_rows(dataset, query):
+        if (
+            query
+            and query.compute in computes
+            and not adds_up_numbers_of_rows(dataset, query)
+            and _is_meant(query, question, dataset, looked_at)
+        ):
             is_query, query = True, _telling(query, dataset)
             result = run(dataset, sql_of(query))
             if not (result.is_empty or _counts_none(query, result) or result.cut_short):
@@ -185,6 +197,22 @@ def _query_messages(question: str, dataset: Dataset, language: LanguageCode) -> 
     rows = described(dataset, columns, dataset.empty_rows())
     text = f"{rows}\n\n{comment}{label}: {question.strip()}"
     return with_examples("table_sql", language, text)
+
+
+def _is_meant(
+    query: Query, question: str, dataset: Dataset, looked_at: Mapping[str, float]
+) -> bool:
+    """Whether each condition is of a column that the model looked at, or has the question's words.
+
+    A day says by itself of which column it is.
+    """
+    columns = {column.key: column for column in dataset.columns}
+    return all(
+        looked_at.get(condition.key, 1.0) >= _LEAST_LOOKED_AT
+        or columns[condition.key].kind == "date"
+        or shares_word(str(condition.value), question)
+        for condition in query.where
+    )
 
 
 def _counts_none(query: Query, result: QueryResult) -> bool:

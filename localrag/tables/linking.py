@@ -45,14 +45,10 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def is_named(condition: Condition, question: str, dataset: Dataset) -> bool:
-    """Whether a word of a condition's value or of its column's name stands in a question.
-
-    "Harriet Pugh" among the rows of a handbook is no condition of what a tasting costs.
-    """
-    names = [column.name for column in dataset.columns if column.key == condition.key]
+def shares_word(text: str, question: str) -> bool:
+    """Whether a word of a text, or a pair of Chinese characters, stands in a question."""
     folded_question = fold(question)
-    words = map("".join, _WORD.findall(fold(" ".join([*names, str(condition.value)]))))
+    words = map("".join, _WORD.findall(fold(text)))
     return any(begins_word(word, folded_question) for word in words)
 
 

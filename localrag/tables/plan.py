@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render, with_examples
 from localrag.tables.collections import Collection
-from localrag.tables.description import described, relevant
+from localrag.tables.description import column_line, described, relevant
 from localrag.tables.query import COMPUTES, Compute
 from localrag.tables.sheets import Dataset, file_name
 from localrag.text.language import answer_language
@@ -156,10 +156,20 @@ def ranked(question: str, datasets: Sequence[Dataset], tokenize: Tokenize) -> li
 R = TypeVar("R", Dataset, Rows)
 
 
-def fitting(
-    question: str, weighed: Sequence[tuple[R, float]], chooser: Chooser
-) -> list[tuple[R, float]]:
-    """Those of weighed rows that may answer a question, the best first, and how sure that is.
+@dataclass(frozen=True, slots=True)
+class Fit(Generic[R]):
+    """Rows that may answer a question, and the probability that they do.
+
+    `looked_at`: of the columns by their keys, the share of what the model looks at in them.
+    """
+
+    rows: R
+    share: float
+    looked_at: Mapping[str, float]
+
+
+def fitting(question: str, weighed: Sequence[tuple[R, float]], chooser: Chooser) -> list[Fit[R]]:
+    """Those of weighed rows that may answer a question, the best first.
 
     Each is judged by itself, by its columns and first rows: asked which of eight it is, a small
     model replies about evenly. Of the odds of a yes and the root of the weight the product counts,
@@ -168,20 +178,42 @@ def fitting(
     the question's subject. What a model has read of rows is kept for the next question.
     """
     language = answer_language(question)
-    judged: list[tuple[float, R, float]] = []
+    judged: list[tuple[float, Fit[R]]] = []
     for rows, weight in weighed:
-        messages = fit_messages(question, rows)
-        probed = chooser.probe((FITS,), messages, keep=1) if isinstance(rows, Dataset) else None
-        if probed:
-            share, least = probed[0], _PROBED_FITTING
-        else:
-            choice = chooser.choose(messages, YES_NO[language], keep=1)
-            share, least = float(choice[0]) if choice.read else 0.0, _FITTING
-        if share >= least:
-            odds = share / max(1.0 - share, 1e-6)
-            judged.append((odds * math.sqrt(weight + _UNSEEN), rows, share))
+        fit, least = _probed(question, rows, chooser), _PROBED_FITTING
+        if fit is None:
+            choice = chooser.choose(fit_messages(question, rows), YES_NO[language], keep=1)
+            fit, least = Fit(rows, float(choice[0]) if choice.read else 0.0, {}), _FITTING
+        if fit.share >= least:
+            odds = fit.share / max(1.0 - fit.share, 1e-6)
+            judged.append((odds * math.sqrt(weight + _UNSEEN), fit))
     judged.sort(key=lambda entry: -entry[0])
-    return [(rows, share) for _, rows, share in judged]
+    return [fit for _, fit in judged]
+
+
+def looked_at(question: str, dataset: Dataset, chooser: Chooser) -> Mapping[str, float]:
+    """Which columns a question means, by where the model looks as it reads it: shares of 1 by keys.
+
+    Nothing where that is not known. The columns that conditions are about have an area under the
+    curve of .90 among all by the very heads that point to sentences, those whose name shares a word
+    with the question .57 (129 questions of others; `benchmarks/log/2026-11.md`, 2026-11-30).
+    """
+    fit = _probed(question, dataset, chooser)
+    return fit.looked_at if fit else {}
+
+
+def _probed(question: str, rows: R, chooser: Chooser) -> Fit[R] | None:
+    """How well a sheet fits and which of its columns are meant; None of documents, or unprobed."""
+    if not isinstance(rows, Dataset):
+        return None
+    seen = chooser.look(FITS, fit_messages(question, rows), keep=1)
+    if seen is None:
+        return None
+    share, pointer = seen
+    columns = relevant(question, rows.columns)
+    shares = pointer.shares(list(map(column_line, columns))) if pointer else []
+    keys = (column.key for column in columns)
+    return Fit(rows, share, dict(zip(keys, shares, strict=bool(shares))))
 
 
 def fit_messages(question: str, rows: Rows) -> list[Message]:

@@ -32,7 +32,7 @@ from localrag.tables.collections import collections
 from localrag.tables.columns import proposed
 from localrag.tables.comparison import Ask
 from localrag.tables.formulation import MOST_QUERIES, Computed, compute
-from localrag.tables.linking import is_named, linked, of_named_files
+from localrag.tables.linking import linked, of_named_files, shares_word
 from localrag.tables.plan import OPERATIONS
 from localrag.tables.query import Condition
 from localrag.tables.records import LATE, Cell, CellDone, Column, Event, Patience, Reply, Row, Value
@@ -292,20 +292,19 @@ def test_what_no_section_answers_is_put_to_the_sheets(
 
 
 @pytest.mark.parametrize(
-    ("question", "place", "value", "named"),
+    ("text", "question", "shares"),
     [
-        ("How many gloves are there?", 0, "glove", True),
-        ("What is in stock of which there are 3?", 1, 3, True),
-        ("Who is on call?", 0, "gloves", False),
-        ("手套还有几副？", 0, "一次性手套", True),
-        ("口罩还有几只？", 0, "一次性手套", False),
+        ("glove", "How many gloves are there?", True),
+        ("In stock 3", "What is in stock?", True),
+        ("gloves", "Who is on call?", False),
+        ("一次性手套", "手套还有几副？", True),
+        ("一次性手套", "口罩还有几只？", False),
     ],
 )
-def test_a_condition_is_named_by_its_value_or_its_column(
-    question: str, place: int, value: str | float, named: bool
+def test_a_text_shares_a_word_or_a_pair_of_characters_with_a_question(
+    text: str, question: str, shares: bool
 ) -> None:
-    key = stock().columns[place].key
-    assert is_named(Condition(key, "=", value), question, stock()) == named
+    assert shares_word(text, question) == shares
 
 
 ASKED = "Asked of each document: Does it renew?"

@@ -12,14 +12,14 @@ from scripted_llm import ScriptedLLM
 from localrag.errors import BackendError
 from localrag.languages import LanguageCode
 from localrag.library.records import DocumentRecord
-from localrag.models.llms.base import Activations
+from localrag.models.llms.base import Activations, Attention
 from localrag.models.llms.choices import LogitChooser
-from localrag.models.llms.probes import Direction, Probes
+from localrag.models.llms.probes import POINTS, Direction, Probes
 from localrag.presentation.computed import computed_json, computed_lines
 from localrag.tables.collections import Collection
 from localrag.tables.description import query_text
-from localrag.tables.formulation import MOST_QUERIES, compute
-from localrag.tables.plan import Rows, Scope, fitting, ranked, scope
+from localrag.tables.formulation import MOST_QUERIES, Computed, compute
+from localrag.tables.plan import Rows, Scope, fitting, looked_at, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_of
 from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, raw_tables
 from localrag.tables.sql import query_of, sql_in
@@ -255,8 +255,8 @@ def test_the_sheet_whose_words_a_question_shares_is_chosen() -> None:
     llm = ScriptedLLM(scores=scores)
     weighed = [(stock, 1.0), (costs, 1.0), (stock, 1.0)]
     candidates = fitting("How many repair rows have a cost?", weighed, LogitChooser(llm))
-    assert [rows for rows, _ in candidates] == [costs, stock]
-    assert [share for _, share in candidates] == pytest.approx([0.8, 0.6])
+    assert [fit.rows for fit in candidates] == [costs, stock]
+    assert [fit.share for fit in candidates] == pytest.approx([0.8, 0.6])
     assert llm.kept == [1, 1, 1]  # what is read of the rows serves the next question
     assert ranked("Which shelf?", [costs, stock], tokenize) == [stock]
 
@@ -284,9 +284,54 @@ def test_a_probe_tells_which_sheets_fit_and_the_model_itself_which_documents() -
     chooser = LogitChooser(llm, Probes(ByTable(), {"fits": along}))
     weighed: list[tuple[Rows, float]] = [(stock, 1.0), (costs, 1.0), (letters, 1.0)]
     candidates = fitting("How many repair rows have a cost?", weighed, chooser)
-    assert [rows for rows, _ in candidates] == [costs, letters]
-    assert [share for _, share in candidates] == pytest.approx([0.88, 0.6], abs=0.01)
+    assert [fit.rows for fit in candidates] == [costs, letters]
+    assert [fit.share for fit in candidates] == pytest.approx([0.88, 0.6], abs=0.01)
     assert len(llm.scored) == 1
+
+
+def test_the_columns_that_a_model_looks_at_are_known_of_the_sheet_that_it_judges() -> None:
+    class Looking:
+        """Pays most to the column that says what was done, wherever that stands."""
+
+        def activations(
+            self, messages: Sequence[Message], *_: object, attending: range, **__: object
+        ) -> Activations:
+            text = messages[0].content.encode()
+            paid = np.full(len(text), 1e-6, np.float32)
+            for line, share in (("- Work TEXT", 0.6), ("- Date TEXT", 0.2)):
+                at = text.find(line.encode())
+                paid[at : at + len(line)] = share / len(line)
+            attention = Attention(paid[None, None], np.arange(1, len(text) + 1), text)
+            return Activations(np.array([2.0], np.float32), attention if attending else None)
+
+    along = Direction(np.ones(1, np.float32), 0.0)
+    costs, question = dataset(COSTS), "What was repaired?"
+    chooser = LogitChooser(ScriptedLLM(), Probes(Looking(), {"fits": along, POINTS: along}))
+    (fit,) = fitting(question, [(costs, 1.0)], chooser)
+    assert fit.looked_at == looked_at(question, costs, chooser)
+    assert fit.looked_at["Work"] == pytest.approx(0.75, abs=0.01)
+    assert fit.looked_at["Date"] == pytest.approx(0.25, abs=0.01)
+    assert fit.looked_at.keys() == {column.key for column in costs.columns}
+    blind = LogitChooser(ScriptedLLM(), Probes(Looking(), {"fits": along}))
+    assert looked_at(question, costs, blind) == {}
+    assert looked_at(question, costs, LogitChooser(ScriptedLLM())) == {}
+
+
+def test_a_query_about_a_column_that_nobody_looked_at_is_a_misreading() -> None:
+    """But one whose condition has words of the question, and days, which name no column."""
+    costs = dataset(COSTS)
+    other = "SELECT COUNT(*) FROM data WHERE Work = 'repair'"
+    dated = "SELECT COUNT(*) FROM data WHERE Date LIKE '2025-03%'"
+    seen = {"Date": 0.01, "Work": 0.01, "Cost_GBP": 0.98}
+
+    def read(question: str, sql: str, columns: dict[str, float]) -> Computed:
+        return compute(question, costs, ScriptedLLM([sql] * MOST_QUERIES), looked_at=columns)
+
+    assert read("How many are dear?", other, {}).sure
+    assert read("How many are dear?", other, seen).doubt == "no query"
+    assert read("How many are dear?", other, {**seen, "Work": 0.02}).sure
+    assert read("How many repairs are dear?", other, seen).sure
+    assert read("How many are dear in March 2025?", dated, seen).sure
 
 
 def test_a_question_is_about_all_as_the_model_says() -> None:

@@ -71,6 +71,18 @@ class Pointer:
         paid = [self.attention.to(sentence) for sentence in sentences]
         return [-math.inf if heads is None else self._along(heads) for heads in paid]
 
+    def shares(self, sentences: Sequence[str]) -> list[float]:
+        """The probability of each that it answers, shape (len(sentences),), sum 1.
+
+        Nothing where none of them stands there.
+        """
+        scores = self.log_odds(sentences)
+        best = max(scores, default=-math.inf)
+        if best == -math.inf:
+            return []
+        likely = [math.exp(score - best) for score in scores]
+        return [share / sum(likely) for share in likely]
+
     def _along(self, heads: NDArray[np.float32]) -> float:
         return float(self.direction.weights @ np.log(heads.ravel() + LEAST_PAID))
 
