@@ -23,10 +23,10 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -269,7 +269,6 @@ def measure(arguments: argparse.Namespace) -> None:
                 pointer = pointer_of(grader, asked.question, sections[0], language)
                 texts = [sentence.standing for sentence in sentences]
                 told = likelihoods(pointer, sections[0], language, texts)
-                assert told is not None
                 nearest = attributor.nearest_sentences([1], asked.question, 1)[0][0]
                 closest.append(all(tells(nearest, forms) for forms in asked.must))
                 firsts.append(has[int(np.argmax(told))])
@@ -291,8 +290,7 @@ def whether(arguments: argparse.Namespace) -> None:
             passage = ScoredChunk(chunk, 1.0, "passage.md")
             attributor = rag.engine._attributor([passage])
             pointer = pointer_of(grader, case.question, passage, language)
-            steps = pointed(case.question, 1, passage, attributor, pointer, language)
-            likely = yield_of(steps)
+            likely = pointed(case.question, 1, passage, attributor, pointer, language)
             texts = [sentence.text for sentence in likely]
             near = [text for text, _ in attributor.nearest_sentences([1], case.question, SENTENCES)]
             shown = [in_place_of_verdict(likely)] if likely else near
@@ -313,16 +311,6 @@ def pointer_of(
     pointer = grader.relevance(question, Reading(language, (passage,))).pointer
     assert pointer is not None
     return pointer
-
-
-def yield_of(steps: Generator[Any, None, T]) -> T:
-    """What a generator returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            value: T = end.value
-            return value
 
 
 def probed(arguments: argparse.Namespace) -> tuple[LlamaCppModel, Grader]:

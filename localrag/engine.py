@@ -11,11 +11,11 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -1187,8 +1187,9 @@ def compute_in(
 
     Raises UsageError where there is none.
     """
+    from localrag.rag.question_words import Asked
     from localrag.tables.formulation import compute
-    from localrag.tables.linking import of_named_files
+    from localrag.tables.linking import is_meant, of_named_files
     from localrag.tables.plan import Fit, fitting, looked_at, ranked
     from localrag.tables.sheets import expect_few_rows
 
@@ -1202,8 +1203,7 @@ def compute_in(
         likely = ranked(question, datasets, tokenizer)[:_MOST_TABLES]
         judged = fitting(question, [(some, 1.0) for some in likely], model.chooser)
     else:
-        expect_few_rows(datasets[0])
-        judged = [Fit(datasets[0], 1.0, looked_at(question, datasets[0], model.chooser))]
+        judged = [Fit(datasets[0], 1.0, {})]
     if not judged:
         unread = {file: n for some in datasets for file, n in some.unread_tables.items()}
         raise UsageError(
@@ -1215,9 +1215,17 @@ def compute_in(
             count=len(datasets),
             unread=sum(unread.values()),
         )
-    expect_few_rows(judged[0].rows)
-    dataset = of_named_files(question, judged[0].rows)
-    return dataset, compute(question, dataset, model.llm, looked_at=judged[0].looked_at)
+    fit = judged[0]
+    expect_few_rows(fit.rows)
+    dataset = of_named_files(question, fit.rows)
+
+    @cache
+    def seen() -> Mapping[str, float]:
+        return fit.looked_at or looked_at(question, fit.rows, model.chooser)
+
+    asked = Asked(question, tokenizer)
+    meant = partial(is_meant, asked=asked, dataset=dataset, looked_at=seen)
+    return dataset, compute(question, dataset, model.llm, is_meant=meant)
 
 
 def open_engine(

@@ -10,13 +10,12 @@ them, it does for .97; of the others for .61, the closest for .39
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from localrag.languages import LanguageCode
 from localrag.models.llms.probes import Pointer
-from localrag.rag.base import timed
 from localrag.rag.citations import Attributor, PassageSentence, may_be_told, without_markers
 from localrag.rag.disagreement import DENIAL
 from localrag.rag.grading import likelihoods
@@ -63,7 +62,7 @@ def pointed(
     attributor: Attributor,
     pointer: Pointer,
     language: LanguageCode,
-) -> Generator[Step, None, tuple[PointedSentence, ...]]:
+) -> tuple[PointedSentence, ...]:
     """The likeliest sentence of a passage, by its number from 1 for the attributor, and the next.
 
     Nothing where nobody knows, or where the first cannot be told.
@@ -74,20 +73,24 @@ def pointed(
     if len(sentences) < FEWEST or not any(can_be_told) or may_steer(passage.chunk.text):
         return ()
     texts = [sentence.standing for sentence in sentences]
-    shares, seconds = timed(partial(likelihoods, pointer, passage, language, texts))
-    if not shares:
+    shares = likelihoods(pointer, passage, language, texts)
+    likeliest = sorted(range(len(shares)), key=lambda place: -shares[place])[:SENTENCES]
+    if not likeliest or not can_be_told[likeliest[0]]:
         return ()
-    first, *others = sorted(range(len(shares)), key=lambda place: -shares[place])[:SENTENCES]
-    told = tuple(
+    return tuple(
         PointedSentence(
             sentences[place].told, sentences[place].citation, shares[place], sentences[place].is_row
         )
-        for place in (first, *others)
-        if can_be_told[first] and can_be_told[place]
+        for place in likeliest
+        if can_be_told[place]
     )
-    is_sure = bool(told) and told[0].is_sure
-    yield Step("point", {"passage": number, "sure": is_sure}, shares[first], seconds)
-    return told
+
+
+def step_of(number: int, pointed: Sequence[PointedSentence], seconds: float) -> Step:
+    """What is told of having looked for it in a passage, by its number."""
+    first = pointed[0]
+    values = {"passage": number, "sure": first.is_sure}
+    return Step("point", values, first.probability, seconds)
 
 
 def _can_be_told(sentence: PassageSentence, question: str) -> bool:

@@ -31,13 +31,14 @@ from localrag.rag import parts
 from localrag.rag.base import Parts, finished, timed
 from localrag.rag.conversation import Turn
 from localrag.rag.grading import Grade, log_odds
+from localrag.rag.question_words import Asked
 from localrag.rag.statements import own_sentence, words
 from localrag.tables import columns, comparison, membership, plan
 from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
 from localrag.tables.description import copied_words, query_text
 from localrag.tables.formulation import Computed, compute, computed_by, computed_by_file
-from localrag.tables.linking import of_named_files, shares_word
+from localrag.tables.linking import is_meant, is_named, is_value, of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
 from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Reply, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
@@ -163,7 +164,8 @@ def answered(
             answer = yield from _from_documents(question, scope, rows, hits, access, chooser, llm)
         elif len(rows.rows) <= MOST_ROWS:
             sheets_fit = plan.Fit(rows, fit.share, fit.looked_at)
-            answer = yield from _from_sheets(question, sheets_fit, access, llm, scope.computes)
+            asked = Asked(question, tokenize)
+            answer = yield from _from_sheets(asked, sheets_fit, access, llm, scope.computes)
         if answer:
             return True
         seconds = 0.0
@@ -192,7 +194,8 @@ def answered_after_all(
     for fit in plan.fitting(question, datasets, chooser)[:1]:
         seconds = time.perf_counter() - began
         yield Step("plan", {"files": _names(fit.rows, access)}, fit.share, seconds)
-        return (yield from _from_sheets(question, fit, access, llm, scope.computes, surely=True))
+        asked = Asked(question, tokenize)
+        return (yield from _from_sheets(asked, fit, access, llm, scope.computes, surely=True))
     return False
 
 
@@ -220,7 +223,7 @@ def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:
 
 
 def _from_sheets(
-    question: str,
+    asked: Asked,
     fit: plan.Fit[Dataset],
     access: LibraryAccess,
     llm: LLM,
@@ -232,12 +235,11 @@ def _from_sheets(
 
     `surely`, nothing in their place, and for no condition that is not asked for.
     """
-    dataset = of_named_files(question, fit.rows)
-    computed, seconds = timed(
-        partial(compute, question, dataset, llm, computes, looked_at=fit.looked_at)
-    )
+    question, dataset = asked.question, of_named_files(asked.question, fit.rows)
+    meant = partial(is_meant, asked=asked, dataset=dataset, looked_at=lambda: fit.looked_at)
+    computed, seconds = timed(partial(compute, question, dataset, llm, computes, meant))
     yield _computed_step(computed, seconds)
-    if surely and not (computed.sure and _is_of(question, computed, dataset)):
+    if surely and not (computed.sure and _is_of(asked, computed, dataset)):
         return False
     origins = {row: dataset.origin(row) for row in computed.rows[:MOST_CITED]}
     references = {row: (at.document_id, at.start) for row, at in origins.items()}
@@ -277,15 +279,16 @@ def _from_sheets(
     )
 
 
-def _is_of(question: str, computed: Computed, dataset: Dataset) -> bool:
+def _is_of(asked: Asked, computed: Computed, dataset: Dataset) -> bool:
     """Whether the question says what the rows were counted for.
 
     "Harriet Pugh" among the rows of a handbook is no condition of what a tasting costs.
     """
     conditions = computed.query.where if computed.query else ()
     return all(
-        shares_word(f"{dataset.column(condition.key).name} {condition.value}", question)
+        is_named(f"{dataset.column(condition.key).name} {condition.value}", asked)
         for condition in conditions
+        if is_value(condition, dataset)
     )
 
 

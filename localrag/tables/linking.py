@@ -7,8 +7,9 @@ Linking the words of a question to the values of columns is how parsers to SQL b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from localrag.rag.question_words import Asked, Text
 from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
@@ -19,8 +20,10 @@ _NAMES = ("file", "sheet")
 """Columns that say where a row of several files stands."""
 _WORD_OF_NAME = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]{2,}")
 """The words of a file's name: "autoclave" in "log-autoclave-a1"."""
-_WORD = re.compile(r"([a-z0-9]{3,})|(?=([\u4e00-\u9fff]{2}))")
-"""Words, and pairs of Chinese characters: "harriet", 养老 and 老院 in 养老院."""
+_LEAST_LOOKED_AT = 0.01
+"""The share of what a model looks at in columns below which none is meant: 2 of 160 conditions that
+others ask for are below it, and .66 of the other columns (`benchmarks/log/2026-11.md`, 2026-11-30).
+"""
 _SHORTEST_NAME = 3
 """Letters of a value that a question may name."""
 
@@ -45,11 +48,34 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
     return tuple(conditions)
 
 
-def shares_word(text: str, question: str) -> bool:
-    """Whether a word of a text, or a pair of Chinese characters, stands in a question."""
-    folded_question = fold(question)
-    words = map("".join, _WORD.findall(fold(text)))
-    return any(begins_word(word, folded_question) for word in words)
+def is_named(text: str, asked: Asked) -> bool:
+    """Whether a text has a word that carries a question, or stands in the question as a whole."""
+    has = Text(text, asked.tokenize).has
+    return any(map(has, asked.words)) or _stands_whole(fold(text), asked.text.folded)
+
+
+def is_value(condition: Condition, dataset: Dataset) -> bool:
+    """Whether it is about the rows that have a text, as "Harriet Pugh"."""
+    is_text = not condition.is_column and isinstance(condition.value, str) and condition.value
+    return bool(is_text) and dataset.column(condition.key).kind == "text"
+
+
+def is_meant(
+    condition: Condition,
+    asked: Asked,
+    dataset: Dataset,
+    looked_at: Callable[[], Mapping[str, float]],
+) -> bool:
+    """Whether a question may mean a condition: it has its words, or the model looks at its column.
+
+    `looked_at` are shares of columns by key, as `plan.looked_at` has them. A day says by itself of
+    which column it is, and so do two columns that are compared.
+    """
+    if condition.is_column or dataset.column(condition.key).kind == "date":
+        return True
+    if is_named(str(condition.value), asked):
+        return True
+    return looked_at().get(condition.key, 1.0) >= _LEAST_LOOKED_AT
 
 
 def of_named_files(question: str, dataset: Dataset) -> Dataset:
@@ -81,8 +107,11 @@ def begins_word(word: str, text: str) -> bool:
 
 def _stands_in(value: str, question: str) -> bool:
     """Whether a value stands in the question as words of its own: "Oak", not in "Oakmere"."""
-    if len(value) < (_SHORTEST_NAME if value.isascii() else 2):
-        return False
+    shortest = _SHORTEST_NAME if value.isascii() else 2
+    return len(value) >= shortest and _stands_whole(value, question)
+
+
+def _stands_whole(value: str, question: str) -> bool:
     if not value.isascii():
         return value in question
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", question) is not None

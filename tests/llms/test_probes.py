@@ -321,6 +321,9 @@ def test_attention_does_not_hang_on_what_was_read_before(
         # Tokens pay to each other, too.
         assert (attention.shares.sum(-1) > 0.1).all()
         assert (attention.shares.sum(-1) < 1).all()
+        behind_last = model.activations(prompt, LAST, keep=1, attending=range(10)).attention
+        assert behind_last is not None
+        assert behind_last.shares == pytest.approx(attention.shares, abs=1e-4)
         read = model.activations(other, 9, keep=1, attending=range(10))
         state, asked = read.state, read.attention
         assert np.array_equal(before, model.score_choices(prompt, ["Yes", "No"], keep=1))

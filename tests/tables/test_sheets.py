@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,9 +17,11 @@ from localrag.models.llms.base import Activations, Attention
 from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.probes import POINTS, Direction, Probes
 from localrag.presentation.computed import computed_json, computed_lines
+from localrag.rag.question_words import Asked
 from localrag.tables.collections import Collection
 from localrag.tables.description import query_text
 from localrag.tables.formulation import MOST_QUERIES, Computed, compute
+from localrag.tables.linking import is_meant
 from localrag.tables.plan import Rows, Scope, fitting, looked_at, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_of
 from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, raw_tables
@@ -318,20 +321,29 @@ def test_the_columns_that_a_model_looks_at_are_known_of_the_sheet_that_it_judges
 
 
 def test_a_query_about_a_column_that_nobody_looked_at_is_a_misreading() -> None:
-    """But one whose condition has words of the question, and days, which name no column."""
+    """But one of words of the question, of a day, or of two columns."""
     costs = dataset(COSTS)
-    other = "SELECT COUNT(*) FROM data WHERE Work = 'repair'"
+    repairs = "SELECT COUNT(*) FROM data WHERE Work = 'repair'"
     dated = "SELECT COUNT(*) FROM data WHERE Date LIKE '2025-03%'"
-    seen = {"Date": 0.01, "Work": 0.01, "Cost_GBP": 0.98}
+    compared = "SELECT COUNT(*) FROM data WHERE Work <> Note"
+    seen = {"Date": 0.001, "Work": 0.001, "Note": 0.001, "Cost_GBP": 0.997}
+    tokenize = Tokenizer(None)
 
-    def read(question: str, sql: str, columns: dict[str, float]) -> Computed:
-        return compute(question, costs, ScriptedLLM([sql] * MOST_QUERIES), looked_at=columns)
+    def read(question: str, sql: str, columns: dict[str, float] = seen) -> Computed:
+        meant = partial(
+            is_meant,
+            asked=Asked(question, tokenize),
+            dataset=costs,
+            looked_at=lambda: columns,
+        )
+        return compute(question, costs, ScriptedLLM([sql] * MOST_QUERIES), is_meant=meant)
 
-    assert read("How many are dear?", other, {}).sure
-    assert read("How many are dear?", other, seen).doubt == "no query"
-    assert read("How many are dear?", other, {**seen, "Work": 0.02}).sure
-    assert read("How many repairs are dear?", other, seen).sure
-    assert read("How many are dear in March 2025?", dated, seen).sure
+    assert read("How many are dear?", repairs, {}).sure
+    assert read("How many are dear?", repairs).doubt == "no query"
+    assert read("How many are dear?", repairs, {**seen, "Work": 0.01}).sure
+    assert read("How many repairs are dear?", repairs).sure
+    assert read("How many are dear in March 2025?", dated).sure
+    assert read("How many are dear?", compared).sure
 
 
 def test_a_question_is_about_all_as_the_model_says() -> None:

@@ -15,7 +15,7 @@ from localrag.rag.citations import Attributor, CitedStream, with_citation
 from localrag.rag.faithfulness import Passages, statement_of
 from localrag.rag.grading import UNREAD_UTILITY, Reading, as_read
 from localrag.rag.pipeline import AnswerRun, Pieces
-from localrag.rag.pointing import PointedSentence, corrected, pointed
+from localrag.rag.pointing import PointedSentence, corrected, pointed, step_of
 from localrag.rag.reading import Evidence
 from localrag.rag.refusals import not_from_documents, refuses
 from localrag.rag.stages.grade import GradedPassages, SelfRAGOptions
@@ -177,9 +177,13 @@ class _Drafting:
         pointer = self.graded.pointers.get(reading.chunks[0].chunk.id)
         looked_at: Sequence[PointedSentence] = ()
         if pointer and len(numbers) == 1 and run.unsupported == "mark":
-            looked_at = yield from pointed(
-                run.question, numbers[0], reading.chunks[0], attributor, pointer, run.language
+            passage = reading.chunks[0]
+            ask = partial(
+                pointed, run.question, numbers[0], passage, attributor, pointer, run.language
             )
+            looked_at, seconds = timed(ask)
+            if looked_at:
+                yield step_of(numbers[0], looked_at, seconds)
         states = Passages(run.question, self.graded.relevant, run.tools.tokenize).stands_in
         pieces = iter([(yield from self._write(reading))])
         written = "".join(corrected(pieces, looked_at, closest, run.question, run.echo, states))

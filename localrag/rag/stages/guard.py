@@ -52,7 +52,7 @@ class InstructionGuard:
             yield from pending
             return
         rest = max(0.1, self.budget - spent) if self.budget else 0.0
-        second = replace(run, tools=tools, budget=Budget(rest))
+        second = replace(run, tools=tools, budget=Budget(rest), pointed=())
         again = list(second.through(self.stages))
         if not followed and refused(second.answer):
             yield from pending

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from localrag.rag.base import timed
 from localrag.rag.pipeline import AnswerRun, Pieces
-from localrag.rag.pointing import pointed
+from localrag.rag.pointing import pointed, step_of
 
 
 def point(run: AnswerRun) -> Pieces:
@@ -22,7 +25,8 @@ def point(run: AnswerRun) -> Pieces:
         return
     else:
         (number,), pointer = evidence.numbers, evidence.pointer
-    passage = run.passages[number - 1]
-    run.pointed = yield from pointed(
-        run.question, number, passage, run.attributor, pointer, run.language
-    )
+    passage, attributor = run.passages[number - 1], run.attributor
+    ask = partial(pointed, run.question, number, passage, attributor, pointer, run.language)
+    run.pointed, seconds = timed(ask)
+    if evidence and run.pointed:
+        yield step_of(number, run.pointed, seconds)

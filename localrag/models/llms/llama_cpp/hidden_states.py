@@ -56,7 +56,7 @@ class HiddenStates:
         tensor_get.restype = None
         self.callback = c.llama_cpp.ggml_backend_sched_eval_callback(self._look)
         """Asked by llama.cpp about each tensor, and called once one that was wanted is there."""
-        self._collects = self._ended = self._failed = False
+        self._collects = self._ended = self._failed = self._unseen = False
         self._name = b""
         self._width = 0
         self._sum = np.zeros(0)
@@ -64,6 +64,7 @@ class HiddenStates:
         self._heads: Heads | None = None
         self._layers = range(0)
         self._attention: NDArray[np.float64] = np.zeros(0)
+        self._attending = 0
         self._queries: dict[int, int] = {}
         self._first = 0
 
@@ -83,6 +84,7 @@ class HiddenStates:
         self._width, self._sum, self._count, self._failed = width, np.zeros(width), 0, False
         self._heads, self._layers = heads, layers
         self._attention = np.zeros((len(layers), heads.queries if heads else 0, kept))
+        self._attending, self._unseen = 0, False
 
     def watch(self, *, collects: bool, first: int = 0) -> None:
         """Before a batch is read: whether its states are added, and how many tokens stand before.
@@ -103,9 +105,9 @@ class HiddenStates:
 
         None where it was not shown.
         """
-        if self._failed or not self._count or not (self._attention.sum((1, 2)) > 0).all():
+        if self._unseen or not self._attending or not (self._attention.sum((1, 2)) > 0).all():
             return None
-        return (self._attention / self._count).astype(np.float32)
+        return (self._attention / self._attending).astype(np.float32)
 
     def _look(self, tensor: int, asked: bool, _: object) -> bool:
         if not self._collects:
@@ -129,7 +131,10 @@ class HiddenStates:
             else:
                 self._add(tensor)
         except Exception:  # raised here it would be printed and lost; `mean` raises
-            self._failed = True
+            if seen:
+                self._unseen = True
+            else:
+                self._failed = True
         return not self._ended  # what follows is not needed
 
     def _seen(self, name: bytes) -> re.Match[bytes] | None:
@@ -161,6 +166,8 @@ class HiddenStates:
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= scores.sum(-1, keepdims=True)
+        if layer == self._layers[0]:
+            self._attending += count
         self._attention[self._layers.index(layer)] += (
             scores[..., :kept].sum(2).reshape(heads.queries, kept)
         )
