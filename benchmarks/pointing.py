@@ -41,7 +41,6 @@ from localrag.api import LocalRAG
 from localrag.config.settings import Settings
 from localrag.languages import LanguageCode
 from localrag.models.embeddings.folder import weights_sha256
-from localrag.models.llms.choices import LogitChooser
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import (
     LEAST_PAID,
@@ -49,13 +48,12 @@ from localrag.models.llms.probes import (
     POINTS,
     Direction,
     Pointer,
-    Probes,
     loaded,
     saved,
 )
 from localrag.prompts import render
 from localrag.rag.calibration import probe_key
-from localrag.rag.grading import Grader, Reading, likelihoods
+from localrag.rag.grading import Reading, likelihoods, relevance_prompt
 from localrag.rag.pointing import FEWEST, SURE_ROW, in_place_of_verdict, pointed
 from localrag.rag.verdicts import SENTENCES
 from localrag.text.language import answer_language
@@ -238,7 +236,7 @@ def _figures(firsts: NDArray[np.bool_], shares: NDArray[np.float64]) -> str:
 
 def measure(arguments: argparse.Namespace) -> None:
     """How often the sentence that is pointed to has the answer, of folders with known truth."""
-    model, grader = probed(arguments)
+    model, points = probed(arguments)
     print("| folder | cases | closest | the first sentence | sure | of these |")
     print("|---|---|---|---|---|---|")
     for folder in arguments.folders:
@@ -266,7 +264,7 @@ def measure(arguments: argparse.Namespace) -> None:
                 if not any(has):
                     continue
                 language = answer_language(asked.question)
-                pointer = pointer_of(grader, asked.question, sections[0], language)
+                pointer = pointer_of(model, points, asked.question, sections[0], language)
                 texts = [sentence.standing for sentence in sentences]
                 told = likelihoods(pointer, sections[0], language, texts)
                 nearest = attributor.nearest_sentences([1], asked.question, 1)[0][0]
@@ -280,7 +278,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
 def whether(arguments: argparse.Namespace) -> None:
     """How often what is told in place of a verdict settles a question that wants yes or no."""
-    model, grader = probed(arguments)
+    model, points = probed(arguments)
     told: dict[str, list[list[bool]]] = {}
     place = arguments.work / "whether.library"
     with LocalRAG.open(place, settings=Settings()) as rag:
@@ -289,7 +287,7 @@ def whether(arguments: argparse.Namespace) -> None:
             chunk = Chunk(1, "", 0, case.text, case.heading, 1, 1, 0, len(case.text))
             passage = ScoredChunk(chunk, 1.0, "passage.md")
             attributor = rag.engine._attributor([passage])
-            pointer = pointer_of(grader, case.question, passage, language)
+            pointer = pointer_of(model, points, case.question, passage, language)
             likely = pointed(case.question, 1, passage, attributor, pointer, language)
             texts = [sentence.text for sentence in likely]
             near = [text for text, _ in attributor.nearest_sentences([1], case.question, SENTENCES)]
@@ -305,19 +303,24 @@ def whether(arguments: argparse.Namespace) -> None:
 
 
 def pointer_of(
-    grader: Grader, question: str, passage: ScoredChunk, language: LanguageCode
+    model: LlamaCppModel,
+    points: Direction,
+    question: str,
+    passage: ScoredChunk,
+    language: LanguageCode,
 ) -> Pointer:
     """Where the model looks while it grades a passage."""
-    pointer = grader.relevance(question, Reading(language, (passage,))).pointer
-    assert pointer is not None
-    return pointer
+    messages = relevance_prompt(question, Reading(language, (passage,)))
+    layers = range(points.layer + 1 - POINTING_LAYERS, points.layer + 1)
+    read = model.activations(messages, points.layer, keep=1, attending=layers)
+    assert read.attention is not None
+    return Pointer(points, read.attention)
 
 
-def probed(arguments: argparse.Namespace) -> tuple[LlamaCppModel, Grader]:
-    """The model, and what grades by the directions that are measured."""
+def probed(arguments: argparse.Namespace) -> tuple[LlamaCppModel, Direction]:
+    """The model, and the direction that is measured."""
     model = LlamaCppModel(arguments.model or starter(), shows_states=True)
-    probes = Probes(model, loaded(arguments.probes.read_bytes()))
-    return model, Grader(LogitChooser(model, probes))
+    return model, loaded(arguments.probes.read_bytes())[POINTS]
 
 
 def main() -> None:

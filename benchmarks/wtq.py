@@ -1,12 +1,14 @@
 """Questions about single sheets: what is computed, and is it right?
 
     python benchmarks/wtq.py DATA [--half even|odd] [--questions N] [--out OUT.jsonl]
+    python benchmarks/wtq.py benchmarks/probes/tables.jsonl --columns [--questions N]
 
 DATA is a folder of WikiTableQuestions, `questions.jsonl` {id, table, question, answers} and the
 tables as CSV, or `probes/tables.jsonl`: sheets of made-up organisations with questions and SQL,
 whose operation is taken as known there (a probe tells it). The halves are of tables, drawn by a
 seed, or of organisations in their order, of which the even ones were chosen on. "sure" is what
-would be shown as the answer.
+would be shown as the answer. `--columns` tells how well those that conditions are about are known
+by where the model looks (`plan.looked_at`), and how many of them are below the bound.
 
 Pasupat and Liang 2015, Compositional Semantic Parsing on Semi-Structured Tables; its evaluator
 compares sets of values without case, accents, quotation marks and brackets, and numbers as numbers.
@@ -31,15 +33,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from probes import Sheet, SheetFolder
+from sklearn.metrics import roc_auc_score
 
 from localrag.api import LocalRAG
+from localrag.rag.question_words import Asked
 from localrag.tables.formulation import compute
-from localrag.tables.plan import COMPUTES_OF
+from localrag.tables.linking import LEAST_LOOKED_AT, is_named
+from localrag.tables.plan import COMPUTES_OF, looked_at, meaning
 from localrag.tables.query import COMPUTES, Compute
 from localrag.tables.sheets import Dataset, RawTable, dataset_of
 
 SEED = 7
+_WHERE = re.compile(r"\bWHERE\b")
+_COLUMN = re.compile(r"\bc(\d+)\b")
+"""`c3`, the third column in the SQL of made-up organisations."""
 _LEFT_OUT = re.compile(r"[\"'‘’“”\[\](){}]")
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
 """A number with its thousands set apart: "1,250.5"."""
@@ -52,12 +61,18 @@ def main() -> None:
     parser.add_argument("--half", choices=["even", "odd"], help="of the tables or organisations")
     parser.add_argument("--questions", type=int, help="so many, drawn by a seed")
     parser.add_argument("--out", type=Path, help="a line of JSON for each question")
+    parser.add_argument("--columns", action="store_true", help="tell which are known to be meant")
     arguments = parser.parse_args()
+    if arguments.columns:
+        columns(chosen(arguments.data, arguments.half, arguments.questions))
+        return
     rows = []
     with tempfile.TemporaryDirectory() as place, LocalRAG.open(Path(place) / "library") as rag:
         for case in chosen(arguments.data, arguments.half, arguments.questions):
             began = time.perf_counter()
-            computed = compute(case.question, case.dataset, rag.model.llm, case.computes)
+            dataset, model = case.dataset, rag.model
+            is_meant = meaning(case.question, dataset, rag.engine.tokenizer, model.chooser)
+            computed = compute(case.question, dataset, model.llm, case.computes, is_meant)
             seconds = round(time.perf_counter() - began, 2)
             values = [row[0] for row in computed.values if row]
             right = same(values, case.answers)
@@ -84,6 +99,29 @@ def main() -> None:
     print(f"{len(rows)} questions, {len(sure)} answered, {right} of these rightly")
 
 
+def columns(cases: Sequence[Case]) -> None:
+    """How well the columns of conditions are known by where the model looks, and by their names."""
+    looked, named, meant = [], [], []
+    with tempfile.TemporaryDirectory() as place, LocalRAG.open(Path(place) / "library") as rag:
+        for case in cases:
+            shares = looked_at(case.question, case.dataset, rag.model.chooser)
+            asked = Asked(case.question, rag.engine.tokenizer)
+            for number, column in enumerate(case.dataset.columns, 1):
+                if case.conditions and column.key in shares:
+                    looked.append(shares[column.key])
+                    named.append(is_named(column.name, asked))
+                    meant.append(number in case.conditions)
+    if not meant:
+        print("This model does not show where it looks.")
+        return
+    print("| columns | of conditions | area | by name | not looked at | of conditions |")
+    print("|---|---|---|---|---|---|")
+    low = np.array(looked) < LEAST_LOOKED_AT
+    areas = (f"{roc_auc_score(meant, scores):.3f}" for scores in (looked, named))
+    cells = (len(meant), sum(meant), *areas, low.sum(), (low & np.array(meant)).sum())
+    print(f"| {' | '.join(map(str, cells))} |")
+
+
 @dataclass(frozen=True)
 class Case:
     """A question over the rows of a dataset, whose values are known."""
@@ -94,6 +132,8 @@ class Case:
     answers: list[str]
     dataset: Dataset
     computes: Sequence[Compute] = COMPUTES
+    conditions: frozenset[int] = frozenset()
+    """The numbers of the columns that conditions are about, from 1."""
 
 
 def chosen(data: Path, half: str | None, count: int | None) -> list[Case]:
@@ -138,6 +178,9 @@ def made_up_cases(path: Path) -> Iterator[Case]:
                 truth(sheet, asked.sql),
                 dataset_of([raw]),
                 computes,
+                frozenset(map(int, _COLUMN.findall(_WHERE.split(asked.sql, maxsplit=1)[1])))
+                if _WHERE.search(asked.sql)
+                else frozenset(),
             )
 
 

@@ -11,11 +11,11 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -1187,10 +1187,9 @@ def compute_in(
 
     Raises UsageError where there is none.
     """
-    from localrag.rag.question_words import Asked
     from localrag.tables.formulation import compute
-    from localrag.tables.linking import is_meant, of_named_files
-    from localrag.tables.plan import Fit, fitting, looked_at, ranked
+    from localrag.tables.linking import of_named_files
+    from localrag.tables.plan import Fit, fitting, meaning, ranked
     from localrag.tables.sheets import expect_few_rows
 
     check_question(question)
@@ -1218,14 +1217,8 @@ def compute_in(
     fit = judged[0]
     expect_few_rows(fit.rows)
     dataset = of_named_files(question, fit.rows)
-
-    @cache
-    def seen() -> Mapping[str, float]:
-        return fit.looked_at or looked_at(question, fit.rows, model.chooser)
-
-    asked = Asked(question, tokenizer)
-    meant = partial(is_meant, asked=asked, dataset=dataset, looked_at=seen)
-    return dataset, compute(question, dataset, model.llm, is_meant=meant)
+    is_meant = meaning(question, dataset, tokenizer, model.chooser, fit.looked_at)
+    return dataset, compute(question, dataset, model.llm, is_meant=is_meant)
 
 
 def open_engine(

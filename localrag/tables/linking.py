@@ -20,7 +20,7 @@ _NAMES = ("file", "sheet")
 """Columns that say where a row of several files stands."""
 _WORD_OF_NAME = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]{2,}")
 """The words of a file's name: "autoclave" in "log-autoclave-a1"."""
-_LEAST_LOOKED_AT = 0.01
+LEAST_LOOKED_AT = 0.01
 """The share of what a model looks at in columns below which none is meant: 2 of 160 conditions that
 others ask for are below it, and .66 of the other columns (`benchmarks/log/2026-11.md`, 2026-11-30).
 """
@@ -75,7 +75,7 @@ def is_meant(
         return True
     if is_named(str(condition.value), asked):
         return True
-    return looked_at().get(condition.key, 1.0) >= _LEAST_LOOKED_AT
+    return looked_at().get(condition.key, 1.0) >= LEAST_LOOKED_AT
 
 
 def of_named_files(question: str, dataset: Dataset) -> Dataset:

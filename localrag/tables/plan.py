@@ -12,14 +12,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Generic, Literal, TypeVar
 
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.choices import Chooser
 from localrag.prompts import YES_NO, render, with_examples
+from localrag.rag.question_words import Asked
 from localrag.tables.collections import Collection
 from localrag.tables.description import column_line, described, relevant
-from localrag.tables.query import COMPUTES, Compute
+from localrag.tables.linking import is_meant
+from localrag.tables.query import COMPUTES, Compute, Condition
 from localrag.tables.sheets import Dataset, file_name
 from localrag.text.language import answer_language
 from localrag.types import Message
@@ -200,6 +203,25 @@ def looked_at(question: str, dataset: Dataset, chooser: Chooser) -> Mapping[str,
     """
     fit = _probed(question, dataset, chooser)
     return fit.looked_at if fit else {}
+
+
+def meaning(
+    question: str,
+    dataset: Dataset,
+    tokenize: Tokenize,
+    chooser: Chooser,
+    seen: Mapping[str, float] = {},
+) -> Callable[[Condition], bool]:
+    """Whether a question may mean a condition over a dataset, as `linking.is_meant` has it.
+
+    Where the model looks is found out when a condition needs it, unless it was `seen`.
+    """
+
+    @cache
+    def columns() -> Mapping[str, float]:
+        return seen or looked_at(question, dataset, chooser)
+
+    return partial(is_meant, asked=Asked(question, tokenize), dataset=dataset, looked_at=columns)
 
 
 def _probed(question: str, rows: R, chooser: Chooser) -> Fit[R] | None:

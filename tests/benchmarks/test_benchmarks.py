@@ -119,6 +119,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "wtq": (
         "wtq --half even --out out.jsonl",
         "{root}/benchmarks/probes/tables.jsonl --half odd --questions 2",
+        "{root}/benchmarks/probes/tables.jsonl --columns --questions 1",
     ),
     "whether": ("--cases 2",),
     "with_server": ("{library} --searches 1 --asks 1 --port {port}",),
