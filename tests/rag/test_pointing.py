@@ -296,6 +296,38 @@ def test_a_draft_that_was_judged_and_several_passages_are_not_pointed_to() -> No
     assert run.pointed[0].text == LONG
 
 
+def test_a_row_that_a_draft_tells_is_borne_out_with_the_names_of_its_columns() -> None:
+    head = "Date | Morning | Afternoon"
+    text = f"{head}\n14/03 | Owen | Bridget\n18/03 | Sandra | Mia\n19/03 | Mia | Owen"
+    columns = (Columns(len(head) + 1, len(text), ("Date", "Morning", "Afternoon")),)
+    row = "Date: 14/03 | Morning: Owen | Afternoon: Bridget"
+
+    class Unasked(ScriptedLLM):
+        def score_choices(
+            self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
+        ) -> NDArray[np.float64]:
+            assert tuple(choices) not in SUPPORT.values(), "the row bears itself out"
+            return super().score_choices(messages, choices, keep=keep)
+
+    llm = Unasked(["Sandra and Mia."], [{"information": 0.9, "writing": 0.1}, {"5": 1.0}])
+    tools = Toolkit(
+        lambda *_: hits(text, columns),
+        llm,
+        TERMS,
+        HashEmbedder(),
+        lambda *_: Place(0),
+        3,
+        Options(),
+    )
+    options = SelfRAGOptions(0.3, 0.2, 0.5, 0.5, 0.3, 3.8, 1.0, early_stop=True, strict=False)
+    pipeline = Pipeline(tools, grader(Reader({row: 0.95}), llm), self_rag(options), "mark")
+    *_, answer = pipeline.stream("who is on in the shop on the afternoon of 14/03?")
+    assert isinstance(answer, Answer)
+    assert answer.text == f"{row} [1]"
+    assert answer.statements[0].rating == "fully supported"
+    assert not llm.scores
+
+
 @pytest.mark.parametrize("unsupported", ["mark", "remove", "remove unchecked"])
 def test_what_is_written_without_orders_is_not_corrected_by_what_was_read_with_them(
     unsupported: Unsupported,

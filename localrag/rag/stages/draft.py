@@ -196,7 +196,7 @@ class _Drafting:
         if not any(map(str.isalnum, text)) or refuses(text):
             return DraftAnswer((), "no support", 1.0)
         statements = with_citation(statements, attributor, numbers)
-        statements = yield from self._check(reading, statements)
+        statements = yield from self._check(reading, statements, looked_at)
         if self.unchecked and self.options.strict:
             return DraftAnswer((), "no support", 1.0)
         draft = DraftAnswer(statements, "partially supported", UNREAD_UTILITY, numbers)
@@ -241,10 +241,14 @@ class _Drafting:
                     self.cut_short = True
                     return
 
-    def _check(self, reading: Reading, statements: Statements) -> Generator[Step, None, Statements]:
+    def _check(
+        self, reading: Reading, statements: Statements, looked_at: Sequence[PointedSentence]
+    ) -> Generator[Step, None, Statements]:
         """What can be said without the model comes first, as in standard RAG."""
         run = self.run
-        passages = Passages(run.question, self.graded.relevant, run.tools.tokenize)
+        # A row is told with the names of its columns, and does not stand so in its passage.
+        told = [(sentence.text, sentence.citation) for sentence in looked_at]
+        passages = Passages(run.question, self.graded.relevant, run.tools.tokenize, lambda _: told)
         citations, rated = citations_of(statements), list(statements)
         spoken = [at for at, statement in enumerate(statements) if statement.has_words]
         for number, at in enumerate(spoken):
