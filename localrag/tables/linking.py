@@ -21,8 +21,8 @@ _NAMES = ("file", "sheet")
 _WORD_OF_NAME = re.compile(r"[a-z]{4,}|[\u4e00-\u9fff]{2,}")
 """The words of a file's name: "autoclave" in "log-autoclave-a1"."""
 LEAST_LOOKED_AT = 0.01
-"""The share of what a model looks at in columns below which none is meant: 2 of 160 conditions that
-others ask for are below it, and .66 of the other columns (`benchmarks/log/2026-11.md`, 2026-11-30).
+"""The share of what a model looks at in columns below which none is meant: 2 of 180 conditions that
+others ask for are below it, and .69 of the other columns (`benchmarks/log/2026-11.md`, 2026-11-30).
 """
 _SHORTEST_NAME = 3
 """Letters of a value that a question may name."""

@@ -198,8 +198,8 @@ def looked_at(question: str, dataset: Dataset, chooser: Chooser) -> Mapping[str,
     """Which columns a question means, by where the model looks as it reads it: shares of 1 by keys.
 
     Nothing where that is not known. The columns that conditions are about have an area under the
-    curve of .90 among all by the very heads that point to sentences, those whose name shares a word
-    with the question .57 (129 questions of others; `benchmarks/log/2026-11.md`, 2026-11-30).
+    curve of .93 among all by the very heads that point to sentences, those whose name shares a word
+    with the question .57 (220 questions of others; `benchmarks/log/2026-11.md`, 2026-11-30).
     """
     fit = _probed(question, dataset, chooser)
     return fit.looked_at if fit else {}
