@@ -46,7 +46,8 @@ from localrag.tables.query import COMPUTES, Compute
 from localrag.tables.sheets import Dataset, RawTable, dataset_of
 
 SEED = 7
-_WHERE = re.compile(r"\bWHERE\b")
+_WHERE = re.compile(r"\bWHERE\b(.*?)(?=\bORDER BY\b|\bGROUP BY\b|\Z)", re.S)
+"""`c3 = 'open' AND c4 > 2` behind WHERE."""
 _COLUMN = re.compile(r"\bc(\d+)\b")
 """`c3`, the third column in the SQL of made-up organisations."""
 _LEFT_OUT = re.compile(r"[\"'‘’“”\[\](){}]")
@@ -103,16 +104,18 @@ def columns(cases: Sequence[Case]) -> None:
     """How well the columns of conditions are known by where the model looks, and by their names."""
     looked, named, meant = [], [], []
     with tempfile.TemporaryDirectory() as place, LocalRAG.open(Path(place) / "library") as rag:
-        for case in cases:
+        for case in (case for case in cases if case.conditions):
             shares = looked_at(case.question, case.dataset, rag.model.chooser)
             asked = Asked(case.question, rag.engine.tokenizer)
-            for number, column in enumerate(case.dataset.columns, 1):
-                if case.conditions and column.key in shares:
+            # Those that are made of another stand beside it.
+            as_in_sheet = (column for column in case.dataset.columns if not column.of)
+            for number, column in enumerate(as_in_sheet, 1):
+                if column.key in shares:
                     looked.append(shares[column.key])
                     named.append(is_named(column.name, asked))
                     meant.append(number in case.conditions)
     if not meant:
-        print("This model does not show where it looks.")
+        print("No condition is known, or the model does not show where it looks.")
         return
     print("| columns | of conditions | area | by name | not looked at | of conditions |")
     print("|---|---|---|---|---|---|")
@@ -178,9 +181,7 @@ def made_up_cases(path: Path) -> Iterator[Case]:
                 truth(sheet, asked.sql),
                 dataset_of([raw]),
                 computes,
-                frozenset(map(int, _COLUMN.findall(_WHERE.split(asked.sql, maxsplit=1)[1])))
-                if _WHERE.search(asked.sql)
-                else frozenset(),
+                frozenset(map(int, _COLUMN.findall(" ".join(_WHERE.findall(asked.sql))))),
             )
 
 

@@ -23,6 +23,7 @@ _DOUBTS = {
     "differ": "Not sure: two readings of the question give different answers.",
     "currencies": "Not sure: the rows have amounts in {currencies}, which are not added up.",
     "nothing": "Not sure: no row fits, by one reading of the question at least.",
+    "not meant": "Not sure: the query is about a column that the question hardly means.",
     "no query": "Not sure: the question could not be turned into a query twice.",
 }
 

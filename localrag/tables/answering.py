@@ -635,7 +635,7 @@ def _computed_answer(
     """
     language = answer_language(question)
     chunks, citations = cited
-    if computed.doubt in ("no query", "nothing"):  # as any other question, then
+    if computed.doubt in ("no query", "not meant", "nothing"):  # as any other question, then
         return False
     if not computed.sure:
         statements = [_doubt(computed, language), notice]

@@ -55,7 +55,7 @@ _TEMPERATURE = 0.8
 _REPLY = 200
 
 Doubt = str
-"""Why an answer is not sure: "differ", "no query", "nothing", "currencies"."""
+"""Why an answer is not sure: "differ", "no query", "not meant", "nothing", "currencies"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ def compute(
     """
     outcomes: dict[frozenset[str], _Outcome] = {}
     lists: dict[tuple[int, ...], Counter[Query]] = {}
+    others = Counter[Query]()
     is_query = False
     for drawn, query in enumerate(_queries(question, dataset, llm), 1):
-        if (
-            query
-            and query.compute in computes
-            and not adds_up_numbers_of_rows(dataset, query)
-            and all(map(is_meant, query.where))
-        ):
+        if not query or query.compute not in computes or adds_up_numbers_of_rows(dataset, query):
+            pass
+        elif not all(map(is_meant, query.where)):
+            others[query] += 1
+        else:
             is_query, query = True, _telling(query, dataset)
             result = run(dataset, sql_of(query))
             if not result.is_empty and not result.cut_short:
@@ -139,6 +139,9 @@ def compute(
         if drawn == _ALIKE and counts == [drawn]:
             break
     ranked = sorted(outcomes.values(), key=lambda outcome: -outcome.queries.total())
+    if not ranked and others and not is_query:
+        other_query = others.most_common(1)[0][0]
+        return replace(computed_by(question, other_query, dataset), doubt="not meant", share=0.0)
     if not ranked:
         nothing = QueryResult("", error="" if is_query else "no query")
         doubt = "nothing" if is_query else "no query"
@@ -153,8 +156,8 @@ def compute(
     share = alike / total
     doubt = "differ" if share < SURE else "" if alike >= _FEWEST else "nothing"
     computed = computed_by(question, query, dataset)
-    if not computed.doubt and _counts_none(query, computed.result):
-        doubt = "nothing"
+    if not doubt and _counts_none(query, computed.result):
+        doubt = "differ" if len(ranked) > 1 else "nothing"
     other = ranked[1].result if doubt == "differ" and len(ranked) > 1 else computed.result
     columns = Counter[str]()
     if queries is same_rows:

@@ -73,7 +73,8 @@ def is_meant(
     """
     if condition.is_column or dataset.column(condition.key).kind == "date":
         return True
-    if is_named(str(condition.value), asked):
+    value = condition.value
+    if is_named(value if isinstance(value, str) else f"{value:.15g}", asked):
         return True
     return looked_at().get(condition.key, 1.0) >= LEAST_LOOKED_AT
 
@@ -112,6 +113,8 @@ def _stands_in(value: str, question: str) -> bool:
 
 
 def _stands_whole(value: str, question: str) -> bool:
+    if not value:
+        return False
     if not value.isascii():
         return value in question
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", question) is not None

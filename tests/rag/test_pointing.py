@@ -296,7 +296,8 @@ def test_a_draft_that_was_judged_and_several_passages_are_not_pointed_to() -> No
     assert run.pointed[0].text == LONG
 
 
-def test_a_row_that_a_draft_tells_is_borne_out_with_the_names_of_its_columns() -> None:
+@pytest.mark.parametrize("share", [0.95, 0.6])
+def test_a_row_that_is_surely_meant_bears_out_the_draft_that_tells_it(share: float) -> None:
     head = "Date | Morning | Afternoon"
     text = f"{head}\n14/03 | Owen | Bridget\n18/03 | Sandra | Mia\n19/03 | Mia | Owen"
     columns = (Columns(len(head) + 1, len(text), ("Date", "Morning", "Afternoon")),)
@@ -306,10 +307,13 @@ def test_a_row_that_a_draft_tells_is_borne_out_with_the_names_of_its_columns() -
         def score_choices(
             self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
         ) -> NDArray[np.float64]:
-            assert tuple(choices) not in SUPPORT.values(), "the row bears itself out"
+            if tuple(choices) in SUPPORT.values():
+                assert share < 0.8, "the row bears itself out"
+                return np.array([0.0, 0.0, 1.0])
             return super().score_choices(messages, choices, keep=keep)
 
-    llm = Unasked(["Sandra and Mia."], [{"information": 0.9, "writing": 0.1}, {"5": 1.0}])
+    replies = ["Sandra and Mia.", "Nobody knows."]
+    llm = Unasked(replies, [{"information": 0.9, "writing": 0.1}, {"5": 1.0}])
     tools = Toolkit(
         lambda *_: hits(text, columns),
         llm,
@@ -320,9 +324,14 @@ def test_a_row_that_a_draft_tells_is_borne_out_with_the_names_of_its_columns() -
         Options(),
     )
     options = SelfRAGOptions(0.3, 0.2, 0.5, 0.5, 0.3, 3.8, 1.0, early_stop=True, strict=False)
-    pipeline = Pipeline(tools, grader(Reader({row: 0.95}), llm), self_rag(options), "mark")
+    other = "Date: 18/03 | Morning: Sandra | Afternoon: Mia"
+    reader = Reader({row: share, other: 0.95 - share} if share < 0.9 else {row: share})
+    pipeline = Pipeline(tools, grader(reader, llm), self_rag(options), "mark")
     *_, answer = pipeline.stream("who is on in the shop on the afternoon of 14/03?")
     assert isinstance(answer, Answer)
+    if share < 0.9:
+        assert not answer.grounded, "what stands in another row is judged by the model"
+        return
     assert answer.text == f"{row} [1]"
     assert answer.statements[0].rating == "fully supported"
     assert not llm.scores

@@ -339,11 +339,20 @@ def test_a_query_about_a_column_that_nobody_looked_at_is_a_misreading() -> None:
         return compute(question, costs, ScriptedLLM([sql] * MOST_QUERIES), is_meant=meant)
 
     assert read("How many are dear?", repairs, {}).sure
-    assert read("How many are dear?", repairs).doubt == "no query"
+    unmeant = read("How many are dear?", repairs)
+    assert (unmeant.doubt, unmeant.result.rows) == ("not meant", ((2,),))
+    assert any("hardly means" in line for line in computed_lines(costs, unmeant))
     assert read("How many are dear?", repairs, {**seen, "Work": 0.01}).sure
     assert read("How many repairs are dear?", repairs).sure
     assert read("How many are dear in March 2025?", dated).sure
     assert read("How many are dear?", compared).sure
+    seen["Cost_GBP"] = 0.001
+    dear = "SELECT COUNT(*) FROM data WHERE Cost_GBP > 50"
+    assert read("How many cost over 50?", dear).sure
+    assert read("How many are dear?", dear).doubt == "not meant"
+    empty = "SELECT COUNT(*) FROM data WHERE Note IS NULL"
+    for question in ("How many are dear?", "How many are dear"):
+        assert read(question, empty).doubt == "not meant"
 
 
 def test_a_question_is_about_all_as_the_model_says() -> None:

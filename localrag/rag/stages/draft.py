@@ -247,7 +247,8 @@ class _Drafting:
         """What can be said without the model comes first, as in standard RAG."""
         run = self.run
         # A row is told with the names of its columns, and does not stand so in its passage.
-        told = [(sentence.text, sentence.citation) for sentence in looked_at]
+        sure = [sentence for sentence in looked_at[:1] if sentence.is_sure]
+        told = [(sentence.text, sentence.citation) for sentence in sure]
         passages = Passages(run.question, self.graded.relevant, run.tools.tokenize, lambda _: told)
         citations, rated = citations_of(statements), list(statements)
         spoken = [at for at, statement in enumerate(statements) if statement.has_words]
