@@ -44,11 +44,11 @@ from localrag.models.embeddings.folder import weights_sha256
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import (
     LEAST_PAID,
-    POINTING_LAYERS,
     POINTS,
     Direction,
     Pointer,
     loaded,
+    pointing_layers,
     saved,
 )
 from localrag.prompts import render
@@ -167,7 +167,7 @@ def attention_of(cases: Sequence[Case], arguments: argparse.Namespace) -> list[N
     for number, case in enumerate(sorted(cases, key=lambda case: case.messages[0].content)):
         file = folder / f"{case.key}.npy"
         if not file.exists():
-            layers = range(arguments.layer + 1 - POINTING_LAYERS, arguments.layer + 1)
+            layers = pointing_layers(arguments.layer)
             read = model.activations(case.messages, layers[-1], keep=1, attending=layers)
             attention = read.attention
             paid = [attention and attention.to(sentence) for sentence in case.sentences]
@@ -311,7 +311,7 @@ def pointer_of(
 ) -> Pointer:
     """Where the model looks while it grades a passage."""
     messages = relevance_prompt(question, Reading(language, (passage,)))
-    layers = range(points.layer + 1 - POINTING_LAYERS, points.layer + 1)
+    layers = pointing_layers(points.layer)
     read = model.activations(messages, points.layer, keep=1, attending=layers)
     assert read.attention is not None
     return Pointer(points, read.attention)

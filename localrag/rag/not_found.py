@@ -23,9 +23,9 @@ def with_not_found(
 ) -> Answer:
     """The answer, with what there is to say of what the documents do not hold.
 
-    Closest to that is the sentence `looked_at` most by the model, else one by words and meaning. It
-    is the whole question where nothing was answered from them, or the parts of it that a
-    pipeline has named in `Answer.not_found` by their question alone.
+    That is the whole question where nothing was answered from them, or the parts of it that a
+    pipeline has named in `Answer.not_found` by their question alone. What comes closest to the
+    whole is the sentence that the model `looked_at` most, else one by words and meaning.
     """
     parts = answer.not_found
     if not parts and _unanswered(answer):

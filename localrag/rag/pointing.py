@@ -86,11 +86,10 @@ def pointed(
     )
 
 
-def step_of(number: int, pointed: Sequence[PointedSentence], seconds: float) -> Step:
-    """What is told of having looked for it in a passage, by its number."""
+def step_of(number: int, pointed: Sequence[PointedSentence]) -> Step:
+    """What is told of it, by the number of its passage: nothing is read for it."""
     first = pointed[0]
-    values = {"passage": number, "sure": first.is_sure}
-    return Step("point", values, first.probability, seconds)
+    return Step("point", {"passage": number, "sure": first.is_sure}, first.probability, 0.0)
 
 
 def _can_be_told(sentence: PassageSentence, question: str) -> bool:

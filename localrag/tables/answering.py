@@ -163,9 +163,8 @@ def answered(
         if isinstance(rows, Collection):
             answer = yield from _from_documents(question, scope, rows, hits, access, chooser, llm)
         elif len(rows.rows) <= MOST_ROWS:
-            sheets_fit = plan.Fit(rows, fit.share, fit.looked_at)
-            asked = Asked(question, tokenize)
-            answer = yield from _from_sheets(asked, sheets_fit, access, llm, scope.computes)
+            asked, seen = Asked(question, tokenize), fit.looked_at
+            answer = yield from _from_sheets(asked, rows, seen, access, llm, scope.computes)
         if answer:
             return True
         seconds = 0.0
@@ -194,8 +193,9 @@ def answered_after_all(
     for fit in plan.fitting(question, datasets, chooser)[:1]:
         seconds = time.perf_counter() - began
         yield Step("plan", {"files": _names(fit.rows, access)}, fit.share, seconds)
-        asked = Asked(question, tokenize)
-        return (yield from _from_sheets(asked, fit, access, llm, scope.computes, surely=True))
+        asked, seen = Asked(question, tokenize), fit.looked_at
+        pieces = _from_sheets(asked, fit.rows, seen, access, llm, scope.computes, surely=True)
+        return (yield from pieces)
     return False
 
 
@@ -224,7 +224,8 @@ def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:
 
 def _from_sheets(
     asked: Asked,
-    fit: plan.Fit[Dataset],
+    dataset: Dataset,
+    looked_at: Mapping[str, float],
     access: LibraryAccess,
     llm: LLM,
     computes: Sequence[Compute],
@@ -235,8 +236,8 @@ def _from_sheets(
 
     `surely`, nothing in their place, and for no condition that is not asked for.
     """
-    question, dataset = asked.question, of_named_files(asked.question, fit.rows)
-    meant = partial(is_meant, asked=asked, dataset=dataset, looked_at=lambda: fit.looked_at)
+    question, dataset = asked.question, of_named_files(asked.question, dataset)
+    meant = partial(is_meant, asked=asked, dataset=dataset, looked_at=lambda: looked_at)
     computed, seconds = timed(partial(compute, question, dataset, llm, computes, meant))
     yield _computed_step(computed, seconds)
     if surely and not (computed.sure and _is_of(asked, computed, dataset)):

@@ -139,8 +139,9 @@ class StateReader(Protocol):
     ) -> Activations:
         """The mean hidden state behind a layer, by its number from 0 or `LAST`.
 
-        Over all tokens behind the first `keep` messages, which come back as in `ChoiceScorer`; with
-        where these tokens look in them, in layers `attending` up to it.
+        Over all tokens behind the first `keep` messages, which come back as in `ChoiceScorer`, but
+        behind `LAST` of the last token alone; with where all of these look in them, in layers
+        `attending` up to it.
         """
         ...
 

@@ -32,6 +32,11 @@ FAR = 30.0
 """Log odds of what rounds to certainty."""
 
 
+def pointing_layers(last: int) -> range:
+    """Those whose heads point, up to that of a direction."""
+    return range(last + 1 - POINTING_LAYERS, last + 1)
+
+
 def logistic(log_odds: float) -> float:
     """The probability of log odds."""
     return 1.0 / (1.0 + math.exp(-min(max(log_odds, -FAR), FAR)))
@@ -123,7 +128,7 @@ class Probes:
             return None
         points, layers = self.directions.get(POINTS), range(0)
         if points and (direction.layer == LAST or points.layer <= direction.layer):
-            layers = range(points.layer + 1 - POINTING_LAYERS, points.layer + 1)
+            layers = pointing_layers(points.layer)
         seen = self.reader.activations(messages, direction.layer, keep=keep, attending=layers)
         pointer = Pointer(points, seen.attention) if points and seen.attention else None
         return direction.probability(seen.state), pointer

@@ -177,13 +177,10 @@ class _Drafting:
         pointer = self.graded.pointers.get(reading.chunks[0].chunk.id)
         looked_at: Sequence[PointedSentence] = ()
         if pointer and len(numbers) == 1 and run.unsupported == "mark":
-            passage = reading.chunks[0]
-            ask = partial(
-                pointed, run.question, numbers[0], passage, attributor, pointer, run.language
-            )
-            looked_at, seconds = timed(ask)
+            (number,), (passage,) = numbers, reading.chunks
+            looked_at = pointed(run.question, number, passage, attributor, pointer, run.language)
             if looked_at:
-                yield step_of(numbers[0], looked_at, seconds)
+                yield step_of(number, looked_at)
         states = Passages(run.question, self.graded.relevant, run.tools.tokenize).stands_in
         pieces = iter([(yield from self._write(reading))])
         written = "".join(corrected(pieces, looked_at, closest, run.question, run.echo, states))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from localrag.rag.base import timed
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.pointing import pointed, step_of
 
@@ -26,7 +23,6 @@ def point(run: AnswerRun) -> Pieces:
     else:
         (number,), pointer = evidence.numbers, evidence.pointer
     passage, attributor = run.passages[number - 1], run.attributor
-    ask = partial(pointed, run.question, number, passage, attributor, pointer, run.language)
-    run.pointed, seconds = timed(ask)
+    run.pointed = pointed(run.question, number, passage, attributor, pointer, run.language)
     if evidence and run.pointed:
-        yield step_of(number, run.pointed, seconds)
+        yield step_of(number, run.pointed)

@@ -130,7 +130,7 @@ class HiddenStates:
                 self._attend(int(seen[2]), tensor)
             else:
                 self._add(tensor)
-        except Exception:  # raised here it would be printed and lost; `mean` raises
+        except Exception:  # raised here it would be lost; `mean` raises, `attention` gives None
             if seen:
                 self._unseen = True
             else:
