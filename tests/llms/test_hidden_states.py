@@ -133,8 +133,9 @@ def test_attention_is_the_mean_of_the_shares_that_tokens_pay_to_kept_ones() -> N
         # The layers before the last one are computed to their ends.
         assert computed(hidden_states, *batch[:2]) == list(batch[:2])
         assert computed(hidden_states, *batch[2:]) == list(batch[2:])
-    attention = hidden_states.attention()
-    assert attention is not None
+    compute = hidden_states.attention()
+    assert compute is not None
+    attention = compute()
     assert attention.dtype == np.float32
     for layer in range(2):
         numbers = keys[layer].astype(np.float32)
@@ -156,9 +157,10 @@ def test_attention_that_is_not_shown_is_none(name: bytes) -> None:
     assert hidden_states.mean().tolist() == [1.0] * WIDTH
 
 
-def test_keys_of_another_shape_are_an_error_and_no_attention() -> None:
+@pytest.mark.parametrize("shape", [(7,), (2, 2, 5)])
+def test_keys_of_another_shape_are_an_error_and_no_attention(shape: tuple[int, ...]) -> None:
     queries = np.ones((1, HEADS.queries, HEADS.width), np.float32)
-    tensors = attention_tensors(queries, np.ones(7, np.float16), 0, 1)
+    tensors = attention_tensors(queries, np.ones(shape, np.float16), 0, 1)
     hidden_states = hidden(tensors)
     hidden_states.begin(0, WIDTH, HEADS, kept=2, layers=range(1))
     hidden_states.watch(collects=True, first=2)

@@ -94,7 +94,7 @@ def test_one_state_decides_several_things() -> None:
 PASSAGE = "钟六点响。The bell."
 PAID = Attention(
     # Two layers of a head each, to 钟, 六点, 响。T, he and " bell.".
-    np.array([[[0.1, 0.2, 0.1, 0.0, 0.3]], [[0.0, 0.5, 0.0, 0.1, 0.1]]], np.float32),
+    lambda: np.array([[[0.1, 0.2, 0.1, 0.0, 0.3]], [[0.0, 0.5, 0.0, 0.1, 0.1]]], np.float32),
     np.array([3, 9, 16, 18, 24]),
     PASSAGE.encode(),
 )
@@ -111,7 +111,7 @@ def test_attention_to_a_part_is_that_to_its_tokens() -> None:
     assert last.sum(1).tolist() == pytest.approx([0.3, 0.1])
     assert PAID.to("") is None
     assert PAID.to("The clock.") is None
-    twice = Attention(PAID.shares, np.array([1, 2, 3, 4, 5]), b"ababa")
+    twice = Attention(PAID.compute, np.array([1, 2, 3, 4, 5]), b"ababa")
     second = twice.to("ba")
     assert second is not None
     assert second.sum(1).tolist() == pytest.approx([0.3, 0.2]), "where it stands last"
@@ -154,7 +154,7 @@ def test_how_likely_sentences_answer_sums_to_one_and_knows_how_a_prompt_writes_t
     shown = "共一百八十万 (1,800,000)元 (1)。钟六点响。"
     tokens = np.arange(1, 1 + len(shown.encode()))
     paid = np.full((1, 1, len(tokens)), 0.01, np.float32)
-    pointer = Pointer(along(1), Attention(paid, tokens, shown.encode()))
+    pointer = Pointer(along(1), Attention(lambda: paid, tokens, shown.encode()))
     passage = ScoredChunk(Chunk(1, "d", 0, text, "", 1, 1, 0, len(text)), 0.5, "s")
     sentences = ["共一百八十万元 [1]。", "钟六点响。"]
     likely = likelihoods(pointer, passage, "en", sentences)

@@ -72,7 +72,7 @@ class Reader:
             start = text.find(sentence.encode())
             assert start >= 0, (sentence, text.decode())
             paid[start : start + len(sentence.encode())] = share / len(sentence.encode())
-        attention = Attention(paid[None, None], np.arange(1, len(text) + 1), text)
+        attention = Attention(lambda: paid[None, None], np.arange(1, len(text) + 1), text)
         state = np.array([self.relevance], np.float32)
         return Activations(state, attention if attending else None)
 

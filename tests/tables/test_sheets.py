@@ -304,7 +304,7 @@ def test_the_columns_that_a_model_looks_at_are_known_of_the_sheet_that_it_judges
             for line, share in (("- Work TEXT", 0.6), ("- Date TEXT", 0.2)):
                 at = text.find(line.encode())
                 paid[at : at + len(line)] = share / len(line)
-            attention = Attention(paid[None, None], np.arange(1, len(text) + 1), text)
+            attention = Attention(lambda: paid[None, None], np.arange(1, len(text) + 1), text)
             return Activations(np.array([2.0], np.float32), attention if attending else None)
 
     along = Direction(np.ones(1, np.float32), 0.0)

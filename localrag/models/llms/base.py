@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -88,17 +89,22 @@ LAST = -1
 """The number of what follows the last layer: its state after the norm, of the last token alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attention:
     """What the tokens of a prompt pay on average to each token of its kept messages.
 
-    `shares` of 1, shape (layers, heads, tokens) float32. Token i of `text`, the kept part as bytes,
-    ends at `ends[i]`, shape (tokens,) int64.
+    Token i of `text`, the kept part as bytes, ends at `ends[i]`, shape (tokens,) int64. The shares
+    are computed when they are first wanted.
     """
 
-    shares: NDArray[np.float32]
+    compute: Callable[[], NDArray[np.float32]]
     ends: NDArray[np.int64]
     text: bytes
+
+    @cached_property
+    def shares(self) -> NDArray[np.float32]:
+        """Of 1, shape (layers, heads, tokens)."""
+        return self.compute()
 
     def to(self, part: str) -> NDArray[np.float32] | None:
         """What a part of the text gets, where it stands last, shape (layers, heads); None: nowhere.

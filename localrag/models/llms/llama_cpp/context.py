@@ -367,12 +367,12 @@ class LlamaContext:
 
     def activations(
         self, tokens: Sequence[int], layer: int, *, keep: int = 0, attending: range = range(0)
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    ) -> tuple[NDArray[np.float32], Callable[[], NDArray[np.float32]] | None]:
         """The mean of the hidden states behind a layer, over all but the first `keep` tokens.
 
-        Shape (width,). And what these pay to each of the first, by heads of the layers `attending`,
-        shape (layers, heads, keep), means of shares of 1; None where it is not wanted or shown. The
-        cache holds the first `keep` tokens afterwards.
+        Shape (width,). And what computes what these pay to each of the first, by heads of the
+        layers `attending`, shape (layers, heads, keep), means of shares of 1; None where it is not
+        wanted or shown. The cache holds the first `keep` tokens afterwards.
         """
         if self._hidden is None:
             raise BackendError("llama.cpp shows no states of this model.")

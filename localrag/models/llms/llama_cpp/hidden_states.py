@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,40 @@ class Heads:
         return cls(queries, keys, width // queries)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Queries of a batch in a layer, and the keys that they see, of which `first` stand before it.
+
+    Shapes (tokens, groups, heads of a group, width) float32 and (first + tokens, groups, width)
+    float16.
+    """
+
+    queries: NDArray[np.float32]
+    keys: NDArray[np.float16]
+    first: int
+
+    def paid(self, kept: int) -> NDArray[np.float32]:
+        """What its tokens pay to the first `kept` in all, shape (heads, kept)."""
+        count, groups, _, width = self.queries.shape
+        # Products of matrices, a group of heads each, shape (groups, heads of it, tokens, keys).
+        scores = self.queries.transpose(1, 2, 0, 3).reshape(groups, -1, width) @ (
+            self.keys.astype(np.float32).transpose(1, 2, 0) / np.float32(np.sqrt(width))
+        )
+        scores = scores.reshape(groups, -1, count, len(self.keys))
+        scores[..., self.first :][..., ~np.tri(count, dtype=bool)] = -np.inf
+        scores -= scores.max(-1, keepdims=True)
+        np.exp(scores, out=scores)
+        # Of what is kept alone are the shares wanted: a product sums them over the tokens.
+        weights = 1 / scores.sum(-1, keepdims=True)
+        shares: NDArray[np.float32] = weights.swapaxes(-1, -2) @ scores[..., :kept]
+        return shares.reshape(-1, kept)
+
+
+def _mean_shares(looks: Sequence[Sequence[Look]], kept: int) -> NDArray[np.float32]:
+    tokens = sum(len(look.queries) for look in looks[0])
+    return np.stack([sum(look.paid(kept) for look in batches) / tokens for batches in looks])
+
+
 class HiddenStates:
     """Adds up what all tokens of the batches make of a prompt that are read while it collects.
 
@@ -63,8 +99,8 @@ class HiddenStates:
         self._count = 0
         self._heads: Heads | None = None
         self._layers = range(0)
-        self._attention: NDArray[np.float64] = np.zeros(0)
-        self._attending = 0
+        self._kept = 0
+        self._looks: dict[int, list[Look]] = {}
         self._queries: dict[int, int] = {}
         self._first = 0
 
@@ -82,9 +118,8 @@ class HiddenStates:
         """
         self._name = b"result_norm" if layer == LAST else b"l_out-%d" % layer
         self._width, self._sum, self._count, self._failed = width, np.zeros(width), 0, False
-        self._heads, self._layers = heads, layers
-        self._attention = np.zeros((len(layers), heads.queries if heads else 0, kept))
-        self._attending, self._unseen = 0, False
+        self._heads, self._layers, self._kept = heads, layers, kept
+        self._looks, self._unseen = {layer: [] for layer in layers}, False
 
     def watch(self, *, collects: bool, first: int = 0) -> None:
         """Before a batch is read: whether its states are added, and how many tokens stand before.
@@ -100,14 +135,16 @@ class HiddenStates:
             raise BackendError("llama.cpp shows no states of this model.")
         return (self._sum / self._count).astype(np.float32)
 
-    def attention(self) -> NDArray[np.float32] | None:
-        """The mean of what tokens pay to each kept one, shape (layers, heads, kept).
+    def attention(self) -> Callable[[], NDArray[np.float32]] | None:
+        """What computes the mean of what tokens pay to each kept one, shape (layers, heads, kept).
 
-        None where it was not shown.
+        None where it was not shown. Computing takes a good part of the time that reading does.
         """
-        if self._unseen or not self._attending or not (self._attention.sum((1, 2)) > 0).all():
+        looks = list(self._looks.values())
+        # A layer may attend to nothing, or in another way.
+        if self._unseen or not looks or {len(batches) for batches in looks} != {len(looks[0])}:
             return None
-        return (self._attention / self._attending).astype(np.float32)
+        return partial(_mean_shares, looks, self._kept) if looks[0] else None
 
     def _look(self, tensor: int, asked: bool, _: object) -> bool:
         if not self._collects:
@@ -148,29 +185,15 @@ class HiddenStates:
         self._count += len(rows)
 
     def _attend(self, layer: int, tensor: int) -> None:
-        """Add what the tokens of a batch pay to those that are kept, by its keys."""
+        """Keep the queries of a batch and the keys before and in it: the cache will have others."""
         heads = self._heads
-        kept = self._attention.shape[2]
         assert heads is not None  # noqa: S101 - else no layer is looked at
         queries = self._numbers(self._queries[layer], np.float32)
         queries = queries.reshape(-1, heads.keys, heads.queries // heads.keys, heads.width)
-        count = len(queries)
-        last = self._first + count
-        keys = self._numbers(tensor, np.float16).reshape(-1, heads.keys, heads.width)[:last]
-        # Products of matrices, a group of heads each, shape (groups, heads of it, tokens, last).
-        scores = queries.transpose(1, 2, 0, 3).reshape(heads.keys, -1, heads.width) @ (
-            keys.astype(np.float32).transpose(1, 2, 0) / np.float32(np.sqrt(heads.width))
-        )
-        scores = scores.reshape(heads.keys, -1, count, last)
-        scores[..., self._first :][..., ~np.tri(count, dtype=bool)] = -np.inf
-        scores -= scores.max(-1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(-1, keepdims=True)
-        if layer == self._layers[0]:
-            self._attending += count
-        self._attention[self._layers.index(layer)] += (
-            scores[..., :kept].sum(2).reshape(heads.queries, kept)
-        )
+        last = self._first + len(queries)
+        keys = self._numbers(tensor, np.float16)[: last * heads.keys * heads.width]
+        keys = keys.reshape(last, heads.keys, heads.width)
+        self._looks[layer].append(Look(queries, keys, self._first))
 
     def _numbers(self, tensor: int, kind: type[np.floating[Any]]) -> NDArray[Any]:
         numbers = np.empty(self._ggml.ggml_nelements(tensor), kind)

@@ -304,12 +304,12 @@ class LlamaCppModel:
         prefix = self._prefix_length(messages, keep, tokens) if keep else 0
         self._check_window(len(tokens), 1)
         with self._turn(tokens[:prefix]) as context:
-            state, shares = context.activations(tokens, layer, keep=prefix, attending=attending)
-            if shares is None:
+            state, compute = context.activations(tokens, layer, keep=prefix, attending=attending)
+            if compute is None:
                 return Activations(state)
             pieces = [context.piece(token, special=True) for token in tokens[:prefix]]
         ends = np.cumsum([len(piece) for piece in pieces])
-        return Activations(state, Attention(shares, ends, b"".join(pieces)))
+        return Activations(state, Attention(compute, ends, b"".join(pieces)))
 
     @property
     def keeps_on_disk(self) -> bool:
