@@ -114,6 +114,15 @@ def in_place_of_verdict(pointed: Sequence[PointedSentence]) -> str:
     return "\n".join(sentence.answer for sentence in told)
 
 
+def told_at_once(pointed: Sequence[PointedSentence]) -> str:
+    """The sentence that is surely looked at, which answers before anything is written; else "".
+
+    A row of a sheet says more than is asked.
+    """
+    is_told = pointed and pointed[0].is_sure and not pointed[0].is_row
+    return pointed[0].answer if is_told else ""
+
+
 def corrected(
     written: Iterator[str],
     pointed: Sequence[PointedSentence],
@@ -121,17 +130,22 @@ def corrected(
     question: str,
     echo: Echo | None,
     states: States,
+    *,
+    at_once: bool = False,
 ) -> Iterator[str]:
     """What is written, as it comes, but the document's sentences for a guess of the model.
 
     Those that it looked at, else the `closest`, for a bare yes or no; the one that it surely looked
-    at for another that this does not state. `echo` is as `without_guess` has it.
+    at for another that this does not state. Where that was told `at_once`, what stands behind it.
+    `echo` is as `without_guess` has it.
     """
     sentences = partial(in_place_of_verdict, pointed) if pointed else closest
     pieces = without_guess(written, sentences, echo)
-    if pointed and pointed[0].is_sure:
-        return as_pointed(pieces, pointed[0], question, states)
-    return pieces
+    if not pointed or not pointed[0].is_sure:
+        return pieces
+    if at_once:
+        return behind_pointed(pieces, pointed[0], question, states)
+    return as_pointed(pieces, pointed[0], question, states)
 
 
 def as_pointed(
@@ -144,19 +158,54 @@ def as_pointed(
     about a section that answers three wrong ones become right so, and no right one wrong; end to
     end on two folders that nobody had looked at, one and one.
     """
+    written, rest = _first_sentence(pieces)
+    statement = _statement(written)
+    is_one = bool(statement) and not rest and not _denies(statement, question)
+    if is_one and not states(f"{pointed.text}\n{question}", statement):
+        written = pointed.answer
+    if written:
+        yield written + rest
+    yield from pieces
+
+
+def behind_pointed(
+    pieces: Iterator[str], pointed: PointedSentence, question: str, states: States
+) -> Iterator[str]:
+    """What is written behind the sentence, where it says more or denies it.
+
+    Of the 49 answers to questions about two folders of others where the model was sure of a
+    sentence all but one were a single sentence, and none was right where this was wrong.
+    """
+    written, rest = _first_sentence(pieces)
+    statement = _statement(written)
+    if not rest and (written == pointed.answer or not _denies(statement, question)):
+        return
+    is_marked = rest.startswith("[")
+    if rest and not is_marked and states(f"{pointed.text}\n{question}", statement):
+        written = ""  # as the sentence has it
+    yield f"\n\n{written}{rest}"
+    yield from pieces
+
+
+def _first_sentence(pieces: Iterator[str]) -> tuple[str, str]:
+    """The first sentence that is written, and the beginning of the next, up to where it is seen."""
     written = ""
     for piece in pieces:
         written += piece
         # A marker behind the stop is no sentence, nor is what may become one.
-        if len(split_sentences(without_markers(written).partition("[")[0])) > 1:
+        if len(split_sentences(_statement(written).partition("[")[0])) > 1:
             break
-    else:
-        statement = without_markers(written).strip()
-        known, is_one = f"{pointed.text}\n{question}", len(split_sentences(statement)) == 1
-        # "It is not stated": that it is not, no sentence can state.
-        denies = DENIAL.search(statement) and not DENIAL.search(question)
-        if is_one and not denies and not states(known, statement):
-            written = pointed.answer
-    if written:
-        yield written
-    yield from pieces
+    spans = split_sentences(written)
+    if len(split_sentences(_statement(written))) < 2 or len(spans) < 2:
+        return written, ""
+    return written[: spans[1].start], written[spans[1].start :]
+
+
+def _statement(written: str) -> str:
+    """What is written without markers."""
+    return without_markers(written).strip()
+
+
+def _denies(statement: str, question: str) -> bool:
+    """Whether it denies anything: "It is not stated". That it is not, no sentence can state."""
+    return bool(DENIAL.search(statement)) and not DENIAL.search(question)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -29,8 +29,10 @@ from localrag.rag.pipeline import AnswerRun, Pipeline, Trace
 from localrag.rag.pointing import (
     PointedSentence,
     as_pointed,
+    behind_pointed,
     in_place_of_verdict,
     pointed,
+    told_at_once,
 )
 from localrag.rag.reading import Bounds, PassageReader
 from localrag.rag.self_rag import self_rag
@@ -41,7 +43,7 @@ from localrag.rag.stages.point import point
 from localrag.rag.standard import standard_rag
 from localrag.rag.statements import words
 from localrag.rag.wordings import SearchTools
-from localrag.types import Answer, Chunk, Columns, Message, Place, ScoredChunk, Step
+from localrag.types import Answer, Chunk, Columns, Message, Place, ScoredChunk, Statement, Step
 
 T = TypeVar("T")
 TERMS = make_tokenizer(Settings())
@@ -220,6 +222,40 @@ def test_another_sentence_gives_way_to_the_one_that_is_pointed_to(
     )
 
 
+@pytest.mark.parametrize("step", [1, 4, 500])
+@pytest.mark.parametrize(
+    ("written", "behind"),
+    [
+        ("Within 30 days.", ""),
+        ("They can lie until 28 December.", ""),
+        (f"{LONG} [1]", ""),
+        ("", ""),
+        ("By 28 December. Bring the form.", "By 28 December. Bring the form."),
+        ("Within 30 days. Bring the form [1].", "Bring the form [1]."),
+        ("Within 30 days. [1] Bring the form.", "Within 30 days. [1] Bring the form."),
+        ("1. By 28 December\n2. With the form", "1. By 28 December\n2. With the form"),
+        ("It is not stated in the passage.", "It is not stated in the passage."),
+    ],
+)
+def test_behind_the_sentence_stands_what_says_more_or_denies_it(
+    written: str, behind: str, step: int
+) -> None:
+    pieces = iter([written[at : at + step] for at in range(0, len(written), step)])
+    sure = sentence({LONG: 0.95})
+    assert sure is not None
+    assert told_at_once([sure]) == f"{LONG} [1]"
+    rest = "".join(behind_pointed(pieces, sure, QUESTION, STATES))
+    assert rest == (f"\n\n{behind}" if behind else "")
+
+
+def test_what_is_not_sure_and_a_row_are_not_told_at_once() -> None:
+    sure, likely = sentence({LONG: 0.95}), sentence({LONG: 0.5, DECEMBER: 0.4})
+    assert sure is not None
+    assert likely is not None
+    assert told_at_once([]) == told_at_once([likely]) == ""
+    assert told_at_once([replace(sure, is_row=True)]) == ""
+
+
 def answered(
     written: str,
     shares: dict[str, float],
@@ -250,9 +286,31 @@ def test_an_answer_from_elsewhere_in_a_section_gives_way_to_the_sentence_that_an
     assert [citation.quote for citation in answer.citations] == [LONG]
 
 
-def test_an_answer_stays_where_it_is_that_of_the_sentence_or_none_is_sure() -> None:
+def test_the_sentence_is_shown_with_its_marker_before_the_model_writes() -> None:
+    class Writing(ScriptedLLM):
+        def stream(self, messages: Sequence[Message], options: Options) -> Iterator[str]:
+            nonlocal shown_before
+            shown_before = "".join(statement.written for statement in shown)
+            yield "Within 30 days. Bring the form."
+
+    shown, shown_before = list[Statement](), ""
+    tools = Toolkit(
+        lambda *_: hits(RULES), Writing(), TERMS, HashEmbedder(), lambda *_: Place(0), 3, Options()
+    )
+    settings = AnswerSettings()
+    bounds = Bounds(settings.enough, settings.min_answerable)
+    own = grader(Reader({LONG: 0.95}), tools.llm)
+    for piece in Pipeline(tools, own, standard_rag(bounds)).stream(QUESTION):
+        if isinstance(piece, Statement):
+            shown.append(piece)
+    assert shown_before == f"{LONG.rstrip('.')} [1]."
+    assert isinstance(piece, Answer)
+    assert piece.text.startswith(f"{shown_before}\n\nBring the form")
+
+
+def test_an_answer_stays_where_no_sentence_is_sure() -> None:
     answer, llm = answered("Within 30 days.", {LONG: 0.95})
-    assert answer.text.startswith("Within 30 days")
+    assert answer.text == "Claims reach us within 30 days [1]."
     assert answer.statements[0].rating == "fully supported"
     assert not llm.scored, "the sentence bears it out, so that the model is not asked"
     answer, _ = answered(
@@ -371,7 +429,9 @@ def test_what_is_written_without_orders_is_not_corrected_by_what_was_read_with_t
     stages = (InstructionGuard(standard_rag(bounds)),)
     *_, answer = Pipeline(tools, grader(ByPassage({}), llm), stages, unsupported).stream(QUESTION)
     assert isinstance(answer, Answer)
-    assert answer.text == "Until Easter of the next year [2]."
+    # What is shown as it is written begins with the sentence, read without the order.
+    told = easter.rstrip(".") if unsupported == "mark" else "Until Easter of the next year"
+    assert answer.text == f"{told} [2]."
     assert [citation.quote for citation in answer.citations] == [easter]
 
 

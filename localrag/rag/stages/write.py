@@ -10,7 +10,7 @@ from localrag.prompts import render
 from localrag.rag.citations import CitedStream
 from localrag.rag.faithfulness import Passages
 from localrag.rag.pipeline import AnswerRun, Pieces
-from localrag.rag.pointing import corrected
+from localrag.rag.pointing import corrected, told_at_once
 from localrag.rag.reading import Evidence
 from localrag.rag.statements import uncited
 from localrag.rag.verdicts import closest_sentences
@@ -48,7 +48,14 @@ def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -
     written = drafted or run.tools.llm.stream(evidence.messages, options)
     closest = partial(closest_sentences, run.attributor, evidence.numbers, run.question)
     states = Passages(run.question, run.passages, run.tools.tokenize).stands_in
-    for piece in corrected(written, run.pointed, closest, run.question, run.echo, states):
+    told = told_at_once(run.pointed)
+    if told:
+        yield from citations.feed(told)
+        yield from citations.finish()
+    pieces = corrected(
+        written, run.pointed, closest, run.question, run.echo, states, at_once=bool(told)
+    )
+    for piece in pieces:
         yield from citations.feed(piece)
     yield from citations.finish()
     values = {"passages": len(evidence.numbers)}
