@@ -20,6 +20,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from localrag.languages import LANGUAGES, LanguageCode
@@ -154,17 +155,17 @@ def answered(
     seconds = time.perf_counter() - began
     if not judged:
         yield Step("plan", {"files": ()}, None, seconds)
-    for number, fit in enumerate(judged[:_TRIED]):
+    for fit, surely in _attempts(judged):
         rows = fit.rows
-        if number and not _may_follow(rows, judged[0].rows):
-            break
         yield Step("plan", {"files": _names(rows, access)}, fit.share, seconds)
         answer: bool | None = False
         if isinstance(rows, Collection):
             answer = yield from _from_documents(question, scope, rows, hits, access, chooser, llm)
         elif len(rows.rows) <= MOST_ROWS:
             asked, seen = Asked(question, tokenize), fit.looked_at
-            answer = yield from _from_sheets(asked, rows, seen, access, llm, scope.computes)
+            answer = yield from _from_sheets(
+                asked, rows, seen, access, llm, scope.computes, surely=surely
+            )
         if answer:
             return True
         seconds = 0.0
@@ -207,6 +208,21 @@ def _is_rather_stated(question: str, scope: plan.Scope, access: LibraryAccess) -
         return log_odds(scope.about_all) - odds < _RATHER_ALL
     # A list is never left to one section: what a model says of itself was not measured for that.
     return scope.operation != "LIST" and access.stated(question).value >= access.enough
+
+
+def _attempts(judged: Sequence[plan.Fit[plan.Rows]]) -> Iterator[tuple[plan.Fit[plan.Rows], bool]]:
+    """What is tried in turn, and whether only what is sure of it is told.
+
+    The likeliest rows, the next if they are another view of these, and behind documents, whose
+    shares a model gives that says yes to nearly all, the likeliest sheet: contracts do not tell
+    what was paid.
+    """
+    tried = list(judged[:1])
+    tried += [fit for fit in judged[1:_TRIED] if _may_follow(fit.rows, tried[0].rows)]
+    yield from ((fit, False) for fit in tried)
+    if not any(isinstance(fit.rows, Dataset) for fit in tried):
+        sheets = (fit for fit in judged if isinstance(fit.rows, Dataset))
+        yield from ((fit, True) for fit in islice(sheets, 1))
 
 
 def _may_follow(rows: plan.Rows, first: plan.Rows) -> bool:

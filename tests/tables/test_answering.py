@@ -335,6 +335,30 @@ def test_documents_are_asked_one_by_one_and_listed_with_what_was_read() -> None:
     assert kinds == ["scope", "plan", "columns", "cell", "cell", "cell", "compute"]
 
 
+@pytest.mark.parametrize(
+    ("condition", "told"), [("Minimum = 10", "2 of 3 rows"), ("Item = 'gloves'", "")]
+)
+def test_behind_documents_that_say_nothing_the_likeliest_sheet_is_computed(
+    condition: str, told: str
+) -> None:
+    """Only what is surely asked for."""
+    drawn = [f"SELECT COUNT(*) FROM data WHERE {condition}"] * 3
+    llm = ScriptedLLM(
+        [columns_reply("How many are at their minimum?", "number"), *drawn],
+        [COUNT, FITS, NOT, MAYBE, CONTENTS],
+    )
+    hits = [name.sources[0] for name in (*RECORDS[:3], *RECORDS[:3], RECORDS[-1])]
+    library = access(Filled([None] * 3), hits=hits, sheets=[stock()])
+    text, answer, steps = run("How many are at their minimum?", llm, library)
+    assert [step.kind for step in steps if step.kind in ("plan", "compute")] == [
+        "plan",
+        "plan",
+        "compute",
+    ]
+    assert text.startswith(told)
+    assert bool(answer) == bool(told)
+
+
 def test_documents_that_could_not_be_decided_are_named_and_nothing_is_final() -> None:
     class Doubtful(Filled):
         def __call__(
