@@ -1202,7 +1202,7 @@ def compute_in(
         likely = ranked(question, datasets, tokenizer)[:_MOST_TABLES]
         judged = fitting(question, [(some, 1.0) for some in likely], model.chooser)
     else:
-        judged = [Fit(datasets[0], 1.0, {})]
+        judged = [Fit(datasets[0], 1.0)]
     if not judged:
         unread = {file: n for some in datasets for file, n in some.unread_tables.items()}
         raise UsageError(

@@ -16,7 +16,13 @@ from functools import partial
 
 from localrag.languages import LanguageCode
 from localrag.models.llms.probes import Pointer
-from localrag.rag.citations import Attributor, PassageSentence, may_be_told, without_markers
+from localrag.rag.citations import (
+    LIST_MARK,
+    Attributor,
+    PassageSentence,
+    may_be_told,
+    without_markers,
+)
 from localrag.rag.disagreement import DENIAL
 from localrag.rag.grading import likelihoods
 from localrag.rag.refusals import refuses
@@ -86,10 +92,10 @@ def pointed(
     )
 
 
-def step_of(number: int, pointed: Sequence[PointedSentence]) -> Step:
+def step_of(number: int, pointed: Sequence[PointedSentence], seconds: float) -> Step:
     """What is told of it, by the number of its passage: nothing is read for it."""
     first = pointed[0]
-    return Step("point", {"passage": number, "sure": first.is_sure}, first.probability, 0.0)
+    return Step("point", {"passage": number, "sure": first.is_sure}, first.probability, seconds)
 
 
 def _can_be_told(sentence: PassageSentence, question: str) -> bool:
@@ -158,54 +164,38 @@ def as_pointed(
     about a section that answers three wrong ones become right so, and no right one wrong; end to
     end on two folders that nobody had looked at, one and one.
     """
-    written, rest = _first_sentence(pieces)
-    statement = _statement(written)
-    is_one = bool(statement) and not rest and not _denies(statement, question)
-    if is_one and not states(f"{pointed.text}\n{question}", statement):
-        written = pointed.answer
+    written = ""
+    for piece in pieces:
+        written += piece
+        # A marker behind the stop is no sentence, nor is what may become one.
+        if len(split_sentences(without_markers(written).partition("[")[0])) > 1:
+            break
+    else:
+        statement = without_markers(written).strip()
+        known, is_one = f"{pointed.text}\n{question}", len(split_sentences(statement)) == 1
+        # "It is not stated": that it is not, no sentence can state.
+        denies = DENIAL.search(statement) and not DENIAL.search(question)
+        if is_one and not denies and not states(known, statement):
+            written = pointed.answer
     if written:
-        yield written + rest
+        yield written
     yield from pieces
 
 
 def behind_pointed(
     pieces: Iterator[str], pointed: PointedSentence, question: str, states: States
 ) -> Iterator[str]:
-    """What is written behind the sentence, where it says more or denies it.
+    """What is written behind the sentence: nothing but where it is several sentences.
 
-    Of the 49 answers to questions about two folders of others where the model was sure of a
-    sentence all but one were a single sentence, and none was right where this was wrong.
+    The first of these is left out where the sentence states it. Of 49 answers to questions about
+    two folders of others where the model was sure of a sentence all were one sentence, and none
+    was right where this was wrong.
     """
-    written, rest = _first_sentence(pieces)
-    statement = _statement(written)
-    if not rest and (written == pointed.answer or not _denies(statement, question)):
-        return
-    is_marked = rest.startswith("[")
-    if rest and not is_marked and states(f"{pointed.text}\n{question}", statement):
-        written = ""  # as the sentence has it
-    yield f"\n\n{written}{rest}"
-    yield from pieces
-
-
-def _first_sentence(pieces: Iterator[str]) -> tuple[str, str]:
-    """The first sentence that is written, and the beginning of the next, up to where it is seen."""
-    written = ""
-    for piece in pieces:
-        written += piece
-        # A marker behind the stop is no sentence, nor is what may become one.
-        if len(split_sentences(_statement(written).partition("[")[0])) > 1:
-            break
+    written = without_markers("".join(pieces)).strip()
     spans = split_sentences(written)
-    if len(split_sentences(_statement(written))) < 2 or len(spans) < 2:
-        return written, ""
-    return written[: spans[1].start], written[spans[1].start :]
-
-
-def _statement(written: str) -> str:
-    """What is written without markers."""
-    return without_markers(written).strip()
-
-
-def _denies(statement: str, question: str) -> bool:
-    """Whether it denies anything: "It is not stated". That it is not, no sentence can state."""
-    return bool(DENIAL.search(statement)) and not DENIAL.search(question)
+    if len(spans) < 2:
+        return
+    first = written[: spans[1].start]
+    if not LIST_MARK.match(first) and states(f"{pointed.text}\n{question}", first.strip()):
+        written = written[spans[1].start :]
+    yield f"\n\n{written}"

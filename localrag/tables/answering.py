@@ -123,7 +123,8 @@ class LibraryAccess:
 
 
 Pieces = Generator[Statement | Step | Answer, None, bool | None]
-"""Of an answer; returns whether there was one, None where the question is about one thing."""
+"""Of an answer; returns whether there was one, None where the question is about one thing or time
+was too short."""
 
 
 def answered(
@@ -162,12 +163,14 @@ def answered(
         if isinstance(rows, Collection):
             answer = yield from _from_documents(question, scope, rows, hits, access, chooser, llm)
         elif len(rows.rows) <= MOST_ROWS:
-            asked, seen = Asked(question, tokenize), fit.looked_at
+            sheet, asked = plan.Fit(rows, fit.share, fit.columns), Asked(question, tokenize)
             answer = yield from _from_sheets(
-                asked, rows, seen, access, llm, scope.computes, surely=surely
+                asked, sheet, access, llm, scope.computes, surely=surely
             )
         if answer:
             return True
+        if answer is None:  # there was no time
+            break
         seconds = 0.0
     if scope.is_probed and scope.operation in _COUNTED:
         statement = own_sentence("not_counted", answer_language(question))
@@ -194,9 +197,8 @@ def answered_after_all(
     for fit in plan.fitting(question, datasets, chooser)[:1]:
         seconds = time.perf_counter() - began
         yield Step("plan", {"files": _names(fit.rows, access)}, fit.share, seconds)
-        asked, seen = Asked(question, tokenize), fit.looked_at
-        pieces = _from_sheets(asked, fit.rows, seen, access, llm, scope.computes, surely=True)
-        return (yield from pieces)
+        asked = Asked(question, tokenize)
+        return (yield from _from_sheets(asked, fit, access, llm, scope.computes, surely=True))
     return False
 
 
@@ -213,9 +215,8 @@ def _is_rather_stated(question: str, scope: plan.Scope, access: LibraryAccess) -
 def _attempts(judged: Sequence[plan.Fit[plan.Rows]]) -> Iterator[tuple[plan.Fit[plan.Rows], bool]]:
     """What is tried in turn, and whether only what is sure of it is told.
 
-    The likeliest rows, the next if they are another view of these, and behind documents, whose
-    shares a model gives that says yes to nearly all, the likeliest sheet: contracts do not tell
-    what was paid.
+    The likeliest rows, the next if they are another view of these, and behind documents, which a
+    model says fit nearly always, the likeliest sheet: contracts do not tell what was paid.
     """
     tried = list(judged[:1])
     tried += [fit for fit in judged[1:_TRIED] if _may_follow(fit.rows, tried[0].rows)]
@@ -240,8 +241,7 @@ def _names(rows: plan.Rows, access: LibraryAccess) -> tuple[str, ...]:
 
 def _from_sheets(
     asked: Asked,
-    dataset: Dataset,
-    looked_at: Mapping[str, float],
+    fit: plan.Fit[Dataset],
     access: LibraryAccess,
     llm: LLM,
     computes: Sequence[Compute],
@@ -250,10 +250,10 @@ def _from_sheets(
 ) -> Pieces:
     """What rows give, or two readings of it.
 
-    `surely`, nothing in their place, and for no condition that is not asked for.
+    `surely`, nothing in their place, and only of what is asked for.
     """
-    question, dataset = asked.question, of_named_files(asked.question, dataset)
-    meant = partial(is_meant, asked=asked, dataset=dataset, looked_at=lambda: looked_at)
+    question, dataset = asked.question, of_named_files(asked.question, fit.rows)
+    meant = partial(is_meant, asked=asked, dataset=dataset, looked_at=lambda: fit.looked_at)
     computed, seconds = timed(partial(compute, question, dataset, llm, computes, meant))
     yield _computed_step(computed, seconds)
     if surely and not (computed.sure and _is_of(asked, computed, dataset)):
@@ -299,12 +299,17 @@ def _from_sheets(
 def _is_of(asked: Asked, computed: Computed, dataset: Dataset) -> bool:
     """Whether the question says what the rows were counted for.
 
-    "Harriet Pugh" among the rows of a handbook is no condition of what a tasting costs.
+    "Harriet Pugh" among the rows of a handbook is no condition of what a tasting costs, and all
+    rows of a stock list are no contracts: without a condition it names the column or a file.
     """
-    conditions = computed.query.where if computed.query else ()
+    query = computed.query
+    if query is None or not query.where:
+        names = [*map(short_name, dataset.sources)]
+        names += [dataset.column(query.of).name] if query else []
+        return any(is_named(name, asked) for name in names)
     return all(
         is_named(f"{dataset.column(condition.key).name} {condition.value}", asked)
-        for condition in conditions
+        for condition in query.where
         if is_value(condition, dataset)
     )
 
@@ -340,7 +345,7 @@ def _from_documents(
         return False
     table, late = _in_time(table, group.documents)
     if late and operation != "LIST":  # of some documents nothing is told but which they are
-        return False
+        return None
     language = answer_language(question)
     dataset = typed_rows(table, language)
     query = _settled(operation, dataset, table)

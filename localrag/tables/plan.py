@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Generic, Literal, TypeVar
 
 from localrag.languages import LANGUAGES, LanguageCode
@@ -159,16 +159,21 @@ def ranked(question: str, datasets: Sequence[Dataset], tokenize: Tokenize) -> li
 R = TypeVar("R", Dataset, Rows)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fit(Generic[R]):
     """Rows that may answer a question, and the probability that they do.
 
-    `looked_at`: of the columns by their keys, the share of what the model looks at in them.
+    `columns` computes which of these are looked at, when that is first wanted.
     """
 
     rows: R
     share: float
-    looked_at: Mapping[str, float]
+    columns: Callable[[], Mapping[str, float]] = dict
+
+    @cached_property
+    def looked_at(self) -> Mapping[str, float]:
+        """Of the columns by their keys, the share of what the model looks at in them."""
+        return self.columns()
 
 
 def fitting(question: str, weighed: Sequence[tuple[R, float]], chooser: Chooser) -> list[Fit[R]]:
@@ -186,7 +191,7 @@ def fitting(question: str, weighed: Sequence[tuple[R, float]], chooser: Chooser)
         fit, least = _probed(question, rows, chooser), _PROBED_FITTING
         if fit is None:
             choice = chooser.choose(fit_messages(question, rows), YES_NO[language], keep=1)
-            fit, least = Fit(rows, float(choice[0]) if choice.read else 0.0, {}), _FITTING
+            fit, least = Fit(rows, float(choice[0]) if choice.read else 0.0), _FITTING
         if fit.share >= least:
             odds = fit.share / max(1.0 - fit.share, 1e-6)
             judged.append((odds * math.sqrt(weight + _UNSEEN), fit))
@@ -233,9 +238,13 @@ def _probed(question: str, rows: R, chooser: Chooser) -> Fit[R] | None:
         return None
     share, pointer = seen
     columns = relevant(question, rows.columns)
-    shares = pointer.shares(list(map(column_line, columns))) if pointer else []
-    keys = (column.key for column in columns)
-    return Fit(rows, share, dict(zip(keys, shares, strict=bool(shares))))
+
+    def looked_at() -> Mapping[str, float]:
+        shares = pointer.shares(list(map(column_line, columns))) if pointer else []
+        keys = (column.key for column in columns)
+        return dict(zip(keys, shares, strict=bool(shares)))
+
+    return Fit(rows, share, looked_at)
 
 
 def fit_messages(question: str, rows: Rows) -> list[Message]:

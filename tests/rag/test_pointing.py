@@ -207,6 +207,7 @@ STATES = Passages(QUESTION, (), TERMS).stands_in
         ("The documents do not say how long a receipt can lie around.", None),
         ("It is not stated in the passage.", None),
         ("By 28 December. [1]", f"{LONG} [1]"),
+        ("By 28 December.[1] Bring the form [1].", None),
         ("", None),
     ],
 )
@@ -229,15 +230,17 @@ def test_another_sentence_gives_way_to_the_one_that_is_pointed_to(
         ("Within 30 days.", ""),
         ("They can lie until 28 December.", ""),
         (f"{LONG} [1]", ""),
+        ("It is not stated in the passage.", ""),
         ("", ""),
         ("By 28 December. Bring the form.", "By 28 December. Bring the form."),
-        ("Within 30 days. Bring the form [1].", "Bring the form [1]."),
-        ("Within 30 days. [1] Bring the form.", "Within 30 days. [1] Bring the form."),
+        ("Within 30 days. Bring the form [1].", "Bring the form."),
+        ("Within 30 days. [1] Bring the form.", "Bring the form."),
+        ("Within 30 days.[1] Bring the form.", "Bring the form."),
         ("1. By 28 December\n2. With the form", "1. By 28 December\n2. With the form"),
-        ("It is not stated in the passage.", "It is not stated in the passage."),
+        ("- Within 30 days\n- With the form", "- Within 30 days\n- With the form"),
     ],
 )
-def test_behind_the_sentence_stands_what_says_more_or_denies_it(
+def test_behind_the_sentence_stands_what_is_written_in_several(
     written: str, behind: str, step: int
 ) -> None:
     pieces = iter([written[at : at + step] for at in range(0, len(written), step)])
@@ -308,11 +311,25 @@ def test_the_sentence_is_shown_with_its_marker_before_the_model_writes() -> None
     assert piece.text.startswith(f"{shown_before}\n\nBring the form")
 
 
-def test_an_answer_stays_where_no_sentence_is_sure() -> None:
-    answer, llm = answered("Within 30 days.", {LONG: 0.95})
+@pytest.mark.parametrize(
+    ("written", "question"),
+    [
+        ("Within 30 days.", QUESTION),
+        ("The passage does not contain the answer.", QUESTION),
+        ("Thirty days.", "Within how many days do claims reach us, 30?"),
+    ],
+)
+def test_a_sentence_that_is_told_is_borne_out_and_no_refusal_takes_it_back(
+    written: str, question: str
+) -> None:
+    answer, llm = answered(written, {LONG: 0.95}, question=question)
     assert answer.text == "Claims reach us within 30 days [1]."
+    assert answer.grounded
     assert answer.statements[0].rating == "fully supported"
     assert not llm.scored, "the sentence bears it out, so that the model is not asked"
+
+
+def test_an_answer_stays_where_no_sentence_is_sure() -> None:
     answer, _ = answered(
         "Until Easter.", {LONG: 0.5, DECEMBER: 0.4}, {SUPPORT["en"][2]: 9, SUPPORT["en"][0]: 1}
     )

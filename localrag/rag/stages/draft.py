@@ -178,9 +178,11 @@ class _Drafting:
         looked_at: Sequence[PointedSentence] = ()
         if pointer and len(numbers) == 1 and run.unsupported == "mark":
             (number,), (passage,) = numbers, reading.chunks
-            looked_at = pointed(run.question, number, passage, attributor, pointer, run.language)
+            looked_at, seconds = timed(
+                partial(pointed, run.question, number, passage, attributor, pointer, run.language)
+            )
             if looked_at:
-                yield step_of(number, looked_at)
+                yield step_of(number, looked_at, seconds)
         states = Passages(run.question, self.graded.relevant, run.tools.tokenize).stands_in
         pieces = iter([(yield from self._write(reading))])
         written = "".join(corrected(pieces, looked_at, closest, run.question, run.echo, states))

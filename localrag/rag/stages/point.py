@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from localrag.rag.base import timed
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.pointing import pointed, step_of
 
@@ -23,6 +26,7 @@ def point(run: AnswerRun) -> Pieces:
     else:
         (number,), pointer = evidence.numbers, evidence.pointer
     passage, attributor = run.passages[number - 1], run.attributor
-    run.pointed = pointed(run.question, number, passage, attributor, pointer, run.language)
+    looking = partial(pointed, run.question, number, passage, attributor, pointer, run.language)
+    run.pointed, seconds = timed(looking)
     if evidence and run.pointed:
-        yield step_of(number, run.pointed)
+        yield step_of(number, run.pointed, seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -38,38 +38,37 @@ class Heads:
         return cls(queries, keys, width // queries)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Queries of a batch in a layer, and the keys that they see, of which `first` stand before it.
+@dataclass(slots=True)
+class Layer:
+    """The queries of the tokens that look, in a layer, and the keys of all tokens up to the last.
 
-    Shapes (tokens, groups, heads of a group, width) float32 and (first + tokens, groups, width)
-    float16.
+    `queries` are those of each batch, shape (tokens, groups, heads of a group, width) float32,
+    `keys` of shape (tokens in all, groups, width) float16.
     """
 
-    queries: NDArray[np.float32]
-    keys: NDArray[np.float16]
-    first: int
+    queries: list[NDArray[np.float32]] = field(default_factory=list)
+    keys: NDArray[np.float16] = field(default_factory=lambda: np.zeros((0, 0, 0), np.float16))
 
-    def paid(self, kept: int) -> NDArray[np.float32]:
-        """What its tokens pay to the first `kept` in all, shape (heads, kept)."""
-        count, groups, _, width = self.queries.shape
+    def shares(self, kept: int) -> NDArray[np.float32]:
+        """The mean of what the tokens pay to the first `kept`, shape (heads, kept)."""
+        queries = np.concatenate(self.queries)
+        count, groups, _, width = queries.shape
         # Products of matrices, a group of heads each, shape (groups, heads of it, tokens, keys).
-        scores = self.queries.transpose(1, 2, 0, 3).reshape(groups, -1, width) @ (
+        scores = queries.transpose(1, 2, 0, 3).reshape(groups, -1, width) @ (
             self.keys.astype(np.float32).transpose(1, 2, 0) / np.float32(np.sqrt(width))
         )
         scores = scores.reshape(groups, -1, count, len(self.keys))
-        scores[..., self.first :][..., ~np.tri(count, dtype=bool)] = -np.inf
+        scores[..., -count:][..., ~np.tri(count, dtype=bool)] = -np.inf
         scores -= scores.max(-1, keepdims=True)
         np.exp(scores, out=scores)
         # Of what is kept alone are the shares wanted: a product sums them over the tokens.
-        weights = 1 / scores.sum(-1, keepdims=True)
+        weights = 1 / (count * scores.sum(-1, keepdims=True))
         shares: NDArray[np.float32] = weights.swapaxes(-1, -2) @ scores[..., :kept]
         return shares.reshape(-1, kept)
 
 
-def _mean_shares(looks: Sequence[Sequence[Look]], kept: int) -> NDArray[np.float32]:
-    tokens = sum(len(look.queries) for look in looks[0])
-    return np.stack([sum(look.paid(kept) for look in batches) / tokens for batches in looks])
+def _shares(layers: Sequence[Layer], kept: int) -> NDArray[np.float32]:
+    return np.stack([layer.shares(kept) for layer in layers])
 
 
 class HiddenStates:
@@ -100,7 +99,7 @@ class HiddenStates:
         self._heads: Heads | None = None
         self._layers = range(0)
         self._kept = 0
-        self._looks: dict[int, list[Look]] = {}
+        self._looks: dict[int, Layer] = {}
         self._queries: dict[int, int] = {}
         self._first = 0
 
@@ -119,7 +118,7 @@ class HiddenStates:
         self._name = b"result_norm" if layer == LAST else b"l_out-%d" % layer
         self._width, self._sum, self._count, self._failed = width, np.zeros(width), 0, False
         self._heads, self._layers, self._kept = heads, layers, kept
-        self._looks, self._unseen = {layer: [] for layer in layers}, False
+        self._looks, self._unseen = {layer: Layer() for layer in layers}, False
 
     def watch(self, *, collects: bool, first: int = 0) -> None:
         """Before a batch is read: whether its states are added, and how many tokens stand before.
@@ -140,11 +139,12 @@ class HiddenStates:
 
         None where it was not shown. Computing takes a good part of the time that reading does.
         """
-        looks = list(self._looks.values())
+        looks, self._looks = list(self._looks.values()), {}
         # A layer may attend to nothing, or in another way.
-        if self._unseen or not looks or {len(batches) for batches in looks} != {len(looks[0])}:
+        batches = {len(layer.queries) for layer in looks}
+        if self._unseen or len(batches) != 1 or 0 in batches:
             return None
-        return partial(_mean_shares, looks, self._kept) if looks[0] else None
+        return partial(_shares, looks, self._kept)
 
     def _look(self, tensor: int, asked: bool, _: object) -> bool:
         if not self._collects:
@@ -192,8 +192,9 @@ class HiddenStates:
         queries = queries.reshape(-1, heads.keys, heads.queries // heads.keys, heads.width)
         last = self._first + len(queries)
         keys = self._numbers(tensor, np.float16)[: last * heads.keys * heads.width]
-        keys = keys.reshape(last, heads.keys, heads.width)
-        self._looks[layer].append(Look(queries, keys, self._first))
+        self._looks[layer].queries.append(queries)
+        # Those of the batches before are among them.
+        self._looks[layer].keys = keys.reshape(last, heads.keys, heads.width).copy()
 
     def _numbers(self, tensor: int, kind: type[np.floating[Any]]) -> NDArray[Any]:
         numbers = np.empty(self._ggml.ggml_nelements(tensor), kind)
