@@ -134,7 +134,7 @@ class Passages:
 
         However little it is ("20 euros"): the sentence is that of the question, too.
         """
-        if statement == statement_of(sentence) and len(self.terms(statement)) >= LEAST:
+        if statement == statement_of(sentence) and len(list(self.terms(statement))) >= LEAST:
             return True
         question_terms, own = frozenset(self.terms(self.question)), figures(statement)
         content = bare_terms(statement, own, 0, len(statement), self.terms) - _EMPTY
