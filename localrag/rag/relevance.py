@@ -4,9 +4,10 @@ A small model takes what is said of another thing for the answer: the days of le
 paternity leave. So where it finds the answer in a passage, it is asked of each word of the question
 that the passage lacks whether that is mentioned in other words. On two folders of others' making
 (34 questions) the mean of these grades was below .42 for 3 of the 4 unanswerable questions that the
-grade alone let through, and for none of the answerable ones; the share of words that a passage
-lacks, which counted before, was .5 for either. The bound was chosen there, and is not shown
-elsewhere yet (`benchmarks/log/2026-11.md`, 2026-11-23).
+grade alone let through, and for none of the answerable ones (`benchmarks/log/2026-11.md`,
+2026-11-23). Not so where the grade is read from the model's state: of 104 sections of six folders
+that it lets through, 29 of which do not answer, this stopped 3 that do and 2 that do not, at a
+second and more a question (2026-11-30).
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def graded(
     if grade.unread:
         return grade
     lacks, _ = asked.missing("\n".join(map(as_known, passages)))
-    if not (lacks and grader.reads_logits) or grade.value < least:
+    asks = lacks and grader.reads_logits and not grader.is_probed
+    if not asks or grade.value < least:
         return replace(grade, lacks=lacks)
     share = mentioned(grader, lacks, reading) / MENTIONED
     if share >= 1:

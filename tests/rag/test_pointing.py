@@ -338,6 +338,24 @@ def test_an_answer_stays_where_no_sentence_is_sure() -> None:
     assert (quotation.kind, quotation.part) == ("quotation", LONG), "what is looked at most"
 
 
+def test_a_probed_model_is_not_asked_for_the_words_that_a_passage_lacks() -> None:
+    class Unasked(ScriptedLLM):
+        def score_choices(self, *_: object, **__: object) -> NDArray[np.float64]:
+            raise AssertionError
+
+    llm = Unasked(["Within 30 days."])
+    tools = Toolkit(
+        lambda *_: hits(RULES), llm, TERMS, HashEmbedder(), lambda *_: Place(0), 3, Options()
+    )
+    bounds = Bounds(AnswerSettings().enough, AnswerSettings().min_answerable)
+    pipeline = Pipeline(tools, grader(Reader({LONG: 0.95}), llm), standard_rag(bounds))
+    *_, answer = pipeline.stream("Busy Saturday, how long can a receipt lie around pls?")
+    assert isinstance(answer, Answer)
+    assert answer.text == "Claims reach us within 30 days [1]."
+    (grade,) = (step for step in answer.trace if step.kind == "relevance")
+    assert "Saturday" in grade.values["lacks"]  # type: ignore[operator]
+
+
 def test_what_is_checked_sentence_by_sentence_is_not_pointed_to() -> None:
     support = {SUPPORT["en"][0]: 9, SUPPORT["en"][2]: 1}
     answer, _ = answered("Until 28 December.", {LONG: 0.95}, support, unsupported="remove")

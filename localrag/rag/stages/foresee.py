@@ -38,9 +38,11 @@ class CostForecast:
         uses = [meter.prompt_use(prompt, keep=1) for prompt in prompts]
         # Behind a passage that was read there is only a task, about as long as the first one.
         task = run.tools.llm.count_tokens(prompts[0][-1].content) / pace.prefill
-        lacks, _ = run.tools.asked(run.question).missing(as_known(chunks[0]))
         answer = (1 + self.checks) * task + pace.reply / pace.decode
-        words = len(lacks[:MOST_WORDS]) * task
+        words = 0.0
+        if not run.grader.is_probed:
+            lacks, _ = run.tools.asked(run.question).missing(as_known(chunks[0]))
+            words = len(lacks[:MOST_WORDS]) * task
         least = uses[0].read / pace.prefill + words + answer
         most = sum(use.read for use in uses) / pace.prefill + words + self.answers * answer
         spent = seconds_spent(meter)
