@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import dropwhile
 
 from localrag.languages import LanguageCode
 from localrag.models.llms.probes import Pointer
@@ -187,15 +188,18 @@ def behind_pointed(
 ) -> Iterator[str]:
     """What is written behind the sentence: nothing but where it is several sentences.
 
-    The first of these is left out where the sentence states it. Of 49 answers to questions about
-    two folders of others where the model was sure of a sentence all were one sentence, and none
-    was right where this was wrong.
+    The first of these are left out as far as the sentence states them. Of 30 answers to questions
+    about two folders of others where the model was sure all were one sentence, and one was right
+    where what it was sure of, a row, was wrong (`benchmarks/log/2026-11.md`, 2026-11-30).
     """
     written = without_markers("".join(pieces)).strip()
-    spans = split_sentences(written)
-    if len(spans) < 2:
+    sentences = [written[start:end] for start, end in split_sentences(written)]
+    if len(sentences) < 2:
         return
-    first = written[: spans[1].start]
-    if not LIST_MARK.match(first) and states(f"{pointed.text}\n{question}", first.strip()):
-        written = written[spans[1].start :]
-    yield f"\n\n{written}"
+    if not LIST_MARK.match(written):
+        known = f"{pointed.text}\n{question}"
+        more = dropwhile(lambda sentence: states(known, sentence.strip()), sentences)
+        first = next(more, "")
+        written = written[written.find(first) :] if first else ""
+    if written:
+        yield f"\n\n{written}"

@@ -236,6 +236,7 @@ def test_another_sentence_gives_way_to_the_one_that_is_pointed_to(
         ("Within 30 days. Bring the form [1].", "Bring the form."),
         ("Within 30 days. [1] Bring the form.", "Bring the form."),
         ("Within 30 days.[1] Bring the form.", "Bring the form."),
+        ("Within 30 days. Claims reach us within 30 days.", ""),
         ("1. By 28 December\n2. With the form", "1. By 28 December\n2. With the form"),
         ("- Within 30 days\n- With the form", "- Within 30 days\n- With the form"),
     ],
