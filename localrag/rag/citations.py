@@ -553,7 +553,7 @@ class CitedStream:
         yield from self._advance(final=False)
 
     def finish(self) -> Iterator[Statement]:
-        """Yield the rest; a marker cut off in the middle is dropped."""
+        """Yield the rest; a marker cut off in the middle is dropped. More may follow behind it."""
         if _MARKER_BEGUN.fullmatch(self._pending):
             self._pending = ""
         yield from self._advance(final=True)

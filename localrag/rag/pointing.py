@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import dropwhile
 
 from localrag.languages import LanguageCode
 from localrag.models.llms.probes import Pointer
@@ -192,14 +191,19 @@ def behind_pointed(
     about two folders of others where the model was sure all were one sentence, and one was right
     where what it was sure of, a row, was wrong (`benchmarks/log/2026-11.md`, 2026-11-30).
     """
-    written = without_markers("".join(pieces)).strip()
-    sentences = [written[start:end] for start, end in split_sentences(written)]
-    if len(sentences) < 2:
-        return
-    if not LIST_MARK.match(written):
-        known = f"{pointed.text}\n{question}"
-        more = dropwhile(lambda sentence: states(known, sentence.strip()), sentences)
-        first = next(more, "")
-        written = written[written.find(first) :] if first else ""
-    if written:
-        yield f"\n\n{written}"
+    is_stated = partial(states, f"{pointed.text}\n{question}")
+    written, is_several = "", False
+    for piece in pieces:
+        written += piece
+        text, bracket, rest = without_markers(written).partition("[")
+        while len(spans := split_sentences(text)) > 1:
+            first, is_several = text[: spans[1].start], True
+            if LIST_MARK.match(first) or not is_stated(first.strip()):
+                yield f"\n\n{written.lstrip()}"
+                yield from pieces
+                return
+            text = text[spans[1].start :]
+            written = f"{text}{bracket}{rest}"
+    last = without_markers(written).strip()
+    if is_several and last and not is_stated(last):
+        yield f"\n\n{last}"

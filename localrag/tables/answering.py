@@ -303,9 +303,10 @@ def _is_of(asked: Asked, computed: Computed, dataset: Dataset) -> bool:
     rows of a stock list are no contracts: without a condition it names the column or a file.
     """
     query = computed.query
-    if query is None or not query.where:
-        names = [*map(short_name, dataset.sources)]
-        names += [dataset.column(query.of).name] if query else []
+    if query is None:
+        return False
+    if not query.where:
+        names = (dataset.column(query.of).name, *map(short_name, dataset.sources))
         return any(is_named(name, asked) for name in names)
     return all(
         is_named(f"{dataset.column(condition.key).name} {condition.value}", asked)

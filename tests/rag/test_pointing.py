@@ -252,6 +252,15 @@ def test_behind_the_sentence_stands_what_is_written_in_several(
     assert rest == (f"\n\n{behind}" if behind else "")
 
 
+def test_what_says_more_is_shown_as_it_is_written() -> None:
+    pieces = iter(["Within 30 ", "days. By ", "post. Bring ", "the form."])
+    sure = sentence({LONG: 0.95})
+    assert sure is not None
+    told = behind_pointed(pieces, sure, QUESTION, STATES)
+    assert next(told) == "\n\nBy post. Bring "
+    assert list(told) == ["the form."]
+
+
 def test_what_is_not_sure_and_a_row_are_not_told_at_once() -> None:
     sure, likely = sentence({LONG: 0.95}), sentence({LONG: 0.5, DECEMBER: 0.4})
     assert sure is not None

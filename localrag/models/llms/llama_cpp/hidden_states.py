@@ -137,7 +137,7 @@ class HiddenStates:
     def attention(self) -> Callable[[], NDArray[np.float32]] | None:
         """What computes the mean of what tokens pay to each kept one, shape (layers, heads, kept).
 
-        None where it was not shown. Computing takes a good part of the time that reading does.
+        None where it was not shown. Handed over: a second time there is nothing.
         """
         looks, self._looks = list(self._looks.values()), {}
         # A layer may attend to nothing, or in another way.
