@@ -209,6 +209,7 @@ class CachedModel:
         *,
         keep: int = 0,
         attending: range = range(0),  # noqa: ARG002 - a judge points to nothing
+        shallow: bool = False,
     ) -> Activations:
         """States, from the cache where the same was read before."""
         reader = self._reader
@@ -216,7 +217,7 @@ class CachedModel:
         value = self._cached_or_computed(
             self._key("state", messages, [layer, keep]),
             lambda: base64.b64encode(
-                reader.activations(messages, layer, keep=keep).state.tobytes()
+                reader.activations(messages, layer, keep=keep, shallow=shallow).state.tobytes()
             ).decode(),
         )
         return Activations(np.frombuffer(base64.b64decode(value), np.float32))

@@ -67,10 +67,14 @@ class Grade:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Passages that prompts begin with: the first is kept as a state, the others follow it."""
+    """Passages that prompts begin with: the first is kept as a state, the others follow it.
+
+    `is_shallow`: read no deeper than a grade needs, for answers are not written from most of them.
+    """
 
     language: LanguageCode
     chunks: tuple[ScoredChunk, ...]
+    is_shallow: bool = False
 
     def messages(self, task: str) -> list[Message]:
         """The passages, then the task."""
@@ -141,7 +145,8 @@ class Grader:
         """
         if len(reading.chunks) == 1:
             messages = relevance_prompt(question, reading)
-            if seen := self._chooser.look("relevance", messages, keep=1):
+            shallow = reading.is_shallow
+            if seen := self._chooser.look("relevance", messages, keep=1, shallow=shallow):
                 probability, pointer = seen
                 value = PROBE_CURVE.grade(probability)
                 return Grade(value, probability=probability, pointer=pointer)

@@ -202,7 +202,10 @@ class PassageReader:
         least: float,
     ) -> Grade:
         self.seen.update(passage.chunk.id for passage in passages)
-        return graded(self._grader, self._asked(question), language, passages, least)
+        asked = self._asked(question)
+        # A question for a yes or no may ask all of them what they say.
+        shallow = not asks_whether(question)
+        return graded(self._grader, asked, language, passages, least, shallow=shallow)
 
     def likeliest(self, question: str, chunks: Sequence[ScoredChunk]) -> tuple[int, Pointer] | None:
         """The passage of the best grade, by its number from 1, and where the model looked in it."""

@@ -37,9 +37,14 @@ def graded(
     language: LanguageCode,
     passages: Sequence[ScoredChunk],
     least: float,
+    *,
+    shallow: bool = False,
 ) -> Grade:
-    """The grade of passages read together; below `least` where they speak of something else."""
-    reading = Reading(language, tuple(passages))
+    """The grade of passages read together; below `least` where they speak of something else.
+
+    They are read `shallow`, as `Reading` has it.
+    """
+    reading = Reading(language, tuple(passages), is_shallow=shallow)
     grade = grader.relevance(asked.question, reading)
     if grade.unread:
         return grade

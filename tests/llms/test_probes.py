@@ -20,7 +20,7 @@ from localrag.errors import BackendError, StoppedError
 from localrag.models.llms.base import LAST, Activations, Attention
 from localrag.models.llms.choices import LogitChooser, WrittenChooser
 from localrag.models.llms.llama_cpp.context import BATCH
-from localrag.models.llms.llama_cpp.model import LlamaCppModel
+from localrag.models.llms.llama_cpp.model import LlamaCppModel, StatesOnDisk
 from localrag.models.llms.probes import (
     POINTING_LAYERS,
     POINTS,
@@ -53,6 +53,7 @@ class States:
         *,
         keep: int = 0,
         attending: range = range(0),
+        shallow: bool = False,
     ) -> Activations:
         self.read.append((messages, layer, keep))
         return Activations(self.states.pop(0), self.paid if attending else None)
@@ -279,6 +280,45 @@ def test_a_state_does_not_hang_on_what_was_read_before(
         pytest.raises(BackendError, match="shows no states"),
     ):
         model.activations(prompt, 9, keep=1)
+
+
+@pytest.mark.models("smollm2-135m-instruct-q4")
+def test_what_is_read_up_to_a_layer_is_graded_alike_and_never_written_from(
+    models_dir: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = next(models_dir("smollm2-135m-instruct-q4").glob("*.gguf"))
+    passage = Message("system", "The bell rings at noon, and in winter an hour later. " * 12)
+    prompt = [passage, Message("user", "When does it ring in winter?")]
+    disk = StatesOnDisk(tmp_path / "kv", 10**8, "0" * 64)
+
+    def opened() -> LlamaCppModel:
+        return LlamaCppModel(path, context_window=1024, shows_states=True, disk=disk)
+
+    with opened() as model:
+        tokens = model._prompt(prompt, thoughts=False).tokens
+        prefix = tokens[: model._prefix_length(prompt, 1, tokens)]
+        graded = model.activations(prompt, 9, keep=1, shallow=True, attending=range(4, 8))
+        assert model._context.states.get(prefix) is None
+        assert model._context.states.get(prefix, 8) is None, "another layer is another state"
+        fork = model.for_call(None)
+        again = fork.activations(prompt, 9, keep=1, shallow=True, attending=range(4, 8))
+        assert fork.use.read < BATCH
+        deeper = model.activations(prompt, 12, keep=1, shallow=True).state
+        chosen = model.score_choices(prompt, ["Yes", "No"], keep=1)
+    with opened() as model:  # both are on disk
+        fork = model.for_call(None)
+        whole = fork.activations(prompt, 9, keep=1, attending=range(4, 8))
+        assert fork.use.read < BATCH
+    (tmp_path / "kv").rename(tmp_path / "gone")
+    with opened() as model:
+        assert np.array_equal(chosen, model.score_choices(prompt, ["Yes", "No"], keep=1))
+        assert np.array_equal(deeper, model.activations(prompt, 12, keep=1).state)
+        first = model.activations(prompt, 9, keep=1, attending=range(4, 8))
+    for other in (again, whole, first):
+        assert np.array_equal(graded.state, other.state)
+        assert graded.attention is not None
+        assert other.attention is not None
+        assert np.array_equal(graded.attention.shares, other.attention.shares)
 
 
 @pytest.mark.models("smollm2-135m-instruct-q4")

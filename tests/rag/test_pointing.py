@@ -67,6 +67,7 @@ class Reader:
         *,
         keep: int = 0,
         attending: range = range(0),
+        shallow: bool = False,
     ) -> Activations:
         text = messages[0].content.encode()
         paid = np.full(len(text), 1e-9, np.float32)

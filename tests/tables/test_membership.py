@@ -140,6 +140,7 @@ def test_a_probe_tells_whether_documents_are_listed() -> None:
                 *,
                 keep: int = 0,
                 attending: range = range(0),
+                shallow: bool = False,
             ) -> Activations:
                 assert keep  # the examples come back
                 return Activations(np.array([odds], np.float32))

@@ -273,6 +273,7 @@ def test_a_probe_tells_which_sheets_fit_and_the_model_itself_which_documents() -
             *,
             keep: int = 0,
             attending: range = range(0),
+            shallow: bool = False,
         ) -> Activations:
             assert keep == 1
             odds = 2.0 if "Work" in messages[0].content else -2.0

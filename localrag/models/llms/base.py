@@ -142,12 +142,14 @@ class StateReader(Protocol):
         *,
         keep: int = 0,
         attending: range = range(0),
+        shallow: bool = False,
     ) -> Activations:
         """The mean hidden state behind a layer, by its number from 0 or `LAST`.
 
         Over all tokens behind the first `keep` messages, which come back as in `ChoiceScorer`, but
         behind `LAST` of the last token alone; with where all of these look in them, in layers
-        `attending` up to it.
+        `attending` up to it. `shallow`, nothing of the kept messages is computed behind the layer,
+        unless it was before: what is then written behind them reads them anew.
         """
         ...
 

@@ -75,10 +75,12 @@ class LogitChooser:
         return self._probes.probabilities(decisions, messages, keep=keep)
 
     def look(
-        self, decision: str, messages: Sequence[Message], *, keep: int
+        self, decision: str, messages: Sequence[Message], *, keep: int, shallow: bool = False
     ) -> tuple[float, Pointer | None] | None:
         """The probability of one decision, and where the model looks, as `Probes.look`."""
-        return self._probes.look(decision, messages, keep=keep) if self._probes else None
+        if self._probes is None:
+            return None
+        return self._probes.look(decision, messages, keep=keep, shallow=shallow)
 
     def choose(
         self, messages: Sequence[Message], choices: Sequence[str], *, keep: int = 0
@@ -103,7 +105,9 @@ class WrittenChooser:
     ) -> None:
         """None: a server does not show the states of its model."""
 
-    def look(self, decision: str, messages: Sequence[Message], *, keep: int) -> None:
+    def look(
+        self, decision: str, messages: Sequence[Message], *, keep: int, shallow: bool = False
+    ) -> None:
         """None: nor where it looks."""
 
     def choose(

@@ -117,19 +117,22 @@ class Probes:
         return [direction.probability(state_of[direction.layer]) for direction in directions]
 
     def look(
-        self, decision: str, messages: Sequence[Message], *, keep: int
+        self, decision: str, messages: Sequence[Message], *, keep: int, shallow: bool = False
     ) -> tuple[float, Pointer | None] | None:
         """The probability of one decision, and where the model looks in the kept messages.
 
-        Of one reading. None where the decision was not fitted, and in place of the pointer where
-        pointing was not, or no attention is shown. Raises as `probabilities`.
+        Of one reading, which may be `shallow`, as `StateReader` has it. None where the decision was
+        not fitted, and in place of the pointer where pointing was not, or no attention is shown.
+        Raises as `probabilities`.
         """
         if (direction := self.directions.get(decision)) is None:
             return None
         points, layers = self.directions.get(POINTS), range(0)
         if points and (direction.layer == LAST or points.layer <= direction.layer):
             layers = pointing_layers(points.layer)
-        seen = self.reader.activations(messages, direction.layer, keep=keep, attending=layers)
+        seen = self.reader.activations(
+            messages, direction.layer, keep=keep, attending=layers, shallow=shallow
+        )
         pointer = Pointer(points, seen.attention) if points and seen.attention else None
         return direction.probability(seen.state), pointer
 

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import BackendError, StoppedError, UsageError
-from localrag.models.llms.base import TokenUse
+from localrag.models.llms.base import LAST, TokenUse
 from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.decoding import STOPPED, Decoder, StopSign
 from localrag.models.llms.llama_cpp.gguf import check_gguf
@@ -141,6 +141,7 @@ class LlamaContext:
         self._cached: list[int] = []
         self._ends: list[int] = []  # where each batch that was read ended
         self._fresh = False
+        self._depth = LAST  # the layer up to which the cache was computed
         self._states = states
         self.use = TokenUse()
         """What was read and written since the last `begin`."""
@@ -232,7 +233,7 @@ class LlamaContext:
         """Forget everything that was read."""
         self._cached.clear()
         self._ends.clear()
-        self._fresh = False
+        self._fresh, self._depth = False, LAST
         self._c.llama_memory_clear(self._memory, True)
 
     def forget(self) -> None:
@@ -250,13 +251,17 @@ class LlamaContext:
         keep: int = 0,
         remember: Callable[[Sequence[int], Any], object] | None = None,
         collecting: bool = False,
+        depth: int = LAST,
     ) -> int:
         """Bring the cache to exactly `tokens`, logits of the last one ready; says how many it read.
 
         The longest prefix of whole batches that the cache already holds is kept. The state
         of the first `keep` tokens is remembered, and restored where the cache holds less of
-        them; it goes to `remember` with them where that is given.
+        them; it goes to `remember` with them where that is given. Up to the layer `depth` is
+        enough for these.
         """
+        if self._depth not in (LAST, depth):
+            self._cut(0)
         ends = _batch_ends(len(tokens), keep, self._batch_size)
         common, reading = self._common(tokens), 0.0
         if self._fresh and common == len(tokens) == len(self._cached) and ends == self._ends:
@@ -264,13 +269,15 @@ class LlamaContext:
             return 0
         whole = self._whole(ends, common)
         held = ends[whole - 1] if whole else 0
-        if held < keep and self._restore(tokens[:keep]):
+        if held < keep and self._restore(tokens[:keep], depth):
             held, whole = keep, ends.index(keep) + 1
         else:
             if not self._cached:  # a state that llama.cpp refused has cost what was there
                 held = whole = 0
             if not self._cut(held):
                 held = whole = 0
+        if not held:
+            self._depth = depth if keep else LAST
         self._fresh = False
         self._ends = ends[:whole]
         for end in ends[whole:]:
@@ -279,13 +286,16 @@ class LlamaContext:
             last = len(tokens) - 1
             started = time.perf_counter()
             if self._hidden:
-                self._hidden.watch(collects=collecting and start >= keep, first=start)
+                stops = start < keep and self._depth != LAST
+                collects = collecting and start >= keep
+                self._hidden.watch(collects=collects, stops=stops, first=start)
             self._decode([(token, at, 0, at == last) for at, token in enumerate(part, start)])
             reading += time.perf_counter() - started
             self._cached.extend(part)
             self._ends.append(end)
             if end == keep:
-                self._remember(tokens[:keep], remember or self._states.put)
+                put = partial(self._states.put, layer=self._depth)
+                self._remember(tokens[:keep], remember or put)
         self._fresh = True
         read = len(tokens) - held
         self.use += TokenUse(read=read, kept=held, reading=reading)
@@ -332,9 +342,14 @@ class LlamaContext:
         if self._c.llama_state_seq_get_data(self._context, state, size, 0) == size:
             put(prefix, state)
 
-    def _restore(self, prefix: Sequence[int]) -> bool:
-        """Bring the cache to exactly `prefix` from its kept state; False where there is none."""
-        state = self._states.get(prefix)
+    def _restore(self, prefix: Sequence[int], depth: int) -> bool:
+        """Bring the cache to exactly `prefix` from its kept state; False where there is none.
+
+        Of the whole state, or else of that up to the layer `depth`.
+        """
+        state, layer = self._states.get(prefix), LAST
+        if state is None and depth != LAST:
+            state, layer = self._states.get(prefix, depth), depth
         if state is None:
             return False
         self._fresh = False
@@ -345,6 +360,7 @@ class LlamaContext:
             self.reset()
             return False
         self._cached.extend(prefix)
+        self._depth = layer
         return True
 
     def append(self, token: int) -> None:
@@ -366,13 +382,20 @@ class LlamaContext:
         return np.ctypeslib.as_array(pointer, shape=(self.vocabulary_size,)).copy()
 
     def activations(
-        self, tokens: Sequence[int], layer: int, *, keep: int = 0, attending: range = range(0)
+        self,
+        tokens: Sequence[int],
+        layer: int,
+        *,
+        keep: int = 0,
+        attending: range = range(0),
+        shallow: bool = False,
     ) -> tuple[NDArray[np.float32], Callable[[], NDArray[np.float32]] | None]:
         """The mean of the hidden states behind a layer, over all but the first `keep` tokens.
 
         Shape (width,). And what computes what these pay to each of the first, by heads of the
         layers `attending`, shape (layers, heads, keep), means of shares of 1; None where it is not
-        wanted or shown. The cache holds the first `keep` tokens afterwards.
+        wanted or shown. The cache holds the first `keep` tokens afterwards; `shallow`, what they
+        come to behind the layer is not computed.
         """
         if self._hidden is None:
             raise BackendError("llama.cpp shows no states of this model.")
@@ -382,7 +405,8 @@ class LlamaContext:
         heads = self._heads if attending else None
         self._hidden.begin(layer, self.width, heads, keep, attending)
         try:
-            self.read(tokens, keep=keep, collecting=True)
+            depth = layer if shallow and keep else LAST
+            self.read(tokens, keep=keep, collecting=True, depth=depth)
             return self._hidden.mean(), self._hidden.attention() if heads else None
         finally:
             self._hidden.watch(collects=False)
@@ -393,6 +417,8 @@ class LlamaContext:
     def _cut(self, count: int) -> bool:
         """Leave the first `count` tokens in the cache; False where none could be left."""
         del self._cached[count:]
+        if not count:
+            self._depth = LAST
         if self._c.llama_memory_seq_rm(self._memory, 0, count, -1):
             return True
         self.reset()  # recurrent models cannot forget a part

@@ -77,7 +77,7 @@ class HiddenStates:
     Their hidden states behind a layer, and how much attention the heads of some layers up to it pay
     to the tokens before them. What comes behind the layer is not computed for these batches, so
     their tokens must leave the cache afterwards. `ggml` is the library that has llama.cpp's
-    tensors.
+    tensors. What is read while it `stops` alone is computed as far, and adds nothing.
     """
 
     def __init__(self, c: Any, ggml: Any) -> None:
@@ -91,7 +91,7 @@ class HiddenStates:
         tensor_get.restype = None
         self.callback = c.llama_cpp.ggml_backend_sched_eval_callback(self._look)
         """Asked by llama.cpp about each tensor, and called once one that was wanted is there."""
-        self._collects = self._ended = self._failed = self._unseen = False
+        self._collects = self._stops = self._ended = self._failed = self._unseen = False
         self._name = b""
         self._width = 0
         self._sum = np.zeros(0)
@@ -120,12 +120,14 @@ class HiddenStates:
         self._heads, self._layers, self._kept = heads, layers, kept
         self._looks, self._unseen = {layer: Layer() for layer in layers}, False
 
-    def watch(self, *, collects: bool, first: int = 0) -> None:
+    def watch(self, *, collects: bool, stops: bool = False, first: int = 0) -> None:
         """Before a batch is read: whether its states are added, and how many tokens stand before.
 
-        These have the first places of the cache, in their order.
+        These have the first places of the cache, in their order. Whether it `stops` behind the
+        layer without that.
         """
-        self._collects, self._ended, self._first = collects, False, first
+        self._collects, self._stops = collects, stops or collects
+        self._ended, self._first = False, first
         self._queries.clear()  # a graph that was built anew has others
 
     def mean(self) -> NDArray[np.float32]:
@@ -147,7 +149,7 @@ class HiddenStates:
         return partial(_shares, looks, self._kept)
 
     def _look(self, tensor: int, asked: bool, _: object) -> bool:
-        if not self._collects:
+        if not self._stops:
             return False
         # A batch may be computed in several parts: each that follows ends with its first tensor.
         if asked and self._ended:
@@ -165,7 +167,7 @@ class HiddenStates:
         try:
             if seen:
                 self._attend(int(seen[2]), tensor)
-            else:
+            elif self._collects:
                 self._add(tensor)
         except Exception:  # raised here it would be lost; `mean` raises, `attention` gives None
             if seen:
@@ -176,7 +178,7 @@ class HiddenStates:
 
     def _seen(self, name: bytes) -> re.Match[bytes] | None:
         """The queries or keys of one of the layers whose attention is wanted."""
-        seen = _SEEN.fullmatch(name) if self._heads else None
+        seen = _SEEN.fullmatch(name) if self._heads and self._collects else None
         return seen if seen and int(seen[2]) in self._layers else None
 
     def _add(self, tensor: int) -> None:

@@ -298,13 +298,16 @@ class LlamaCppModel:
         *,
         keep: int = 0,
         attending: range = range(0),
+        shallow: bool = False,
     ) -> Activations:
         """As `StateReader` has it. Raises `ContextOverflowError` or `BackendError`."""
         tokens = self._prompt(messages, thoughts=False).tokens
         prefix = self._prefix_length(messages, keep, tokens) if keep else 0
         self._check_window(len(tokens), 1)
         with self._turn(tokens[:prefix]) as context:
-            state, compute = context.activations(tokens, layer, keep=prefix, attending=attending)
+            state, compute = context.activations(
+                tokens, layer, keep=prefix, attending=attending, shallow=shallow
+            )
             if compute is None:
                 return Activations(state)
             pieces = [context.piece(token, special=True) for token in tokens[:prefix]]

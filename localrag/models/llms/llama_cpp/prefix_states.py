@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
+from localrag.models.llms.base import LAST
 from localrag.models.llms.llama_cpp.state_files import StateFiles
 
 
@@ -27,9 +28,12 @@ class PrefixStates:
     def __len__(self) -> int:
         return len(self._states)
 
-    def get(self, prefix: Sequence[int]) -> Any | None:
-        """The state (an array of bytes) behind exactly these tokens, or None."""
-        key = key_of(prefix)
+    def get(self, prefix: Sequence[int], layer: int = LAST) -> Any | None:
+        """The state (an array of bytes) behind exactly these tokens, or None.
+
+        Computed up to a layer, by its number from 0, or whole.
+        """
+        key = key_of(prefix, layer)
         if key in self._states:
             self._states.move_to_end(key)
             return self._states[key]
@@ -43,9 +47,9 @@ class PrefixStates:
         key = key_of(prefix)
         return key in self._states or (self._files is not None and self._files.has(key))
 
-    def put(self, prefix: Sequence[int], state: Any) -> None:
+    def put(self, prefix: Sequence[int], state: Any, layer: int = LAST) -> None:
         """Keep a state; the longest unused ones make room."""
-        key = key_of(prefix)
+        key = key_of(prefix, layer)
         self._hold(key, state)
         if self._files:
             self._files.put(key, state)
@@ -70,6 +74,8 @@ class PrefixStates:
             self.size -= len(self._states.popitem(last=False)[1])
 
 
-def key_of(prefix: Sequence[int]) -> bytes:
-    """What the state behind these tokens is known by."""
-    return array("i", prefix).tobytes()
+def key_of(prefix: Sequence[int], layer: int = LAST) -> bytes:
+    """What the state behind these tokens is known by, computed up to a layer or whole."""
+    tokens = array("i", prefix).tobytes()
+    # No token is negative, so that the key of a whole state begins otherwise.
+    return tokens if layer == LAST else array("i", [-1, layer]).tobytes() + tokens
