@@ -85,6 +85,10 @@ class Numbers:
     """The first three letters of `month_name`, in lower case -> its number."""
     month_words: tuple[str, ...] = ()
     """The words that a question may have for each of the twelve months."""
+    month: str = ""
+    """A month without a day or a year, as `month` or `month_name`."""
+    open_month: str = ""
+    """The same where other months are meant, too: "since March"."""
     times: tuple[str, ...] = ()
     """Patterns with groups `hour`, `minute` and `half` (of the day)."""
     afternoon: frozenset[str] = frozenset()
@@ -125,6 +129,8 @@ class DocumentWords:
     """
     party: str = ""
     """What a party is called before a colon: "Supplier:"."""
+    dated: str = ""
+    """What a line with the date of a document may say besides: "Date:", "Monday"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,7 +92,8 @@ _MONTHS = [
     "november",
     "december",
 ]
-_MONTH = rf"(?P<month_name>{'|'.join(f'{m[:3]}(?:{m[3:]})?' for m in _MONTHS)})(?:\.(?=\s*\d))?"
+_MONTHS_ALONE = "|".join(f"{m[:3]}(?:{m[3:]})?" for m in _MONTHS).replace("sep(?:", "sep(?:t|")
+_MONTH = rf"(?P<month_name>{_MONTHS_ALONE})(?:\.(?=\s*\d))?"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 
 _NUMBERS = Numbers(
@@ -104,6 +105,12 @@ _NUMBERS = Numbers(
     ),
     months={name[:3]: number for number, name in enumerate(_MONTHS, start=1)},
     month_words=tuple(f"{name} {name[:3]}" for name in _MONTHS),
+    # in May, last mar, Dec; neither "may I" nor "march on"
+    month=r"(?<!\w)(?:(?:in|of|for|on|last|this|next|during|late|early|mid|\d|st|nd|rd|th)[ -]"
+    rf"|(?!ma[yr]))(?i:{_MONTH})(?!\w)",
+    # since March, until the end of May, March to May
+    open_month=r"(?i:\b(?:since|after|before|until|till?|by|from|through|to|between)\s+"
+    rf"(?:\w+\s+){{0,3}}?{_MONTH}\b)|(?i:\b(?:{_MONTHS_ALONE})\s+(?:to|until|till|onwards?|through)\b)",
     # 7 p.m., 7 o'clock
     times=(r"\b(?P<hour>\d{1,2})(?P<minute>)\s*(?P<half>[ap]\.?m\b|o'clock)",),
     afternoon=words_of("pm p.m"),
@@ -133,7 +140,7 @@ _NUMBERS = Numbers(
 
 _DOCUMENTS = DocumentWords(
     kinds={
-        "amendment": r"\b(?:amendment|addendum)s?\b",
+        "amendment": r"\b(?:amendment|addendum|variation)s?\b",
         "contract": r"\b(?:contract|agreement|lease)s?\b",
         "invoice": r"\b(?:invoice)s?\b",
         "quotation": r"\b(?:quotation|quote)s?\b",
@@ -153,6 +160,7 @@ _DOCUMENTS = DocumentWords(
     r"|[A-Z][\w'’&.-]*+",
     party=r"from|to|bill(?:ed)? to|customer|client|supplier|contractor|landlord|tenant|buyer|seller"
     r"|lessor|lessee|employer|employee|vendor",
+    dated=r"dated|date|issued|issue|signed|sent|of|on|the|(?:mon|tues|wednes|thurs|fri|satur|sun)day",
 )
 
 _WORDS = PromptWords(

@@ -48,6 +48,11 @@ _NUMBERS = Numbers(
         f"{number}月份 {name}月份"
         for number, name in enumerate((*"一二三四五六七八九十", "十一", "十二"), start=1)
     ),
+    # 3月, 十二月的
+    month=rf"(?<![\d.{HAN_DIGITS}十])(?P<month>{_SMALL})\s*月",
+    # 3月以来, 截至5月, 3月到5月
+    open_month=rf"(?:从|自|到|至|截[至止]?)\s*(?:\d+年)?{_SMALL}\s*月"
+    rf"|{_SMALL}\s*月(?:份|底|{_SMALL}[日号])?(?:以来|[之以]?[后前]|起|开始|到|至|[-~—–～])",
     times=(
         # 下午3点半
         rf"(?P<half>上午|下午|晚上|晚|早上|中午)?(?P<hour>{_SMALL})[点时]"
@@ -77,7 +82,7 @@ _NUMBERS = Numbers(
 
 _DOCUMENTS = DocumentWords(
     kinds={
-        "amendment": "补充协议|变更协议|修订协议",
+        "amendment": "补充协议|(?:变更|修订|修改)协议",
         "contract": "合同|协议",
         "invoice": "发票|账单",
         "quotation": "报价",
@@ -93,6 +98,7 @@ _DOCUMENTS = DocumentWords(
     company=rf"(?P<company>[{HAN}（）()]{{2,20}}?(?:有限责任公司|股份有限公司|有限公司|集团|事务所|公司|大学|学院|医院|银行))",
     # 甲方（出租方）：
     party="甲方|乙方|丙方|出租[方人]|承租[方人]|供应商|供货方|客户|委托[方人]|受托[方人]|发件人|收件人",
+    dated="(?:签[订署]|发[布文]|制定|印发|落款|开具|填[写表])?(?:日期|时间)|签[订署]|发布|印发|[于自]|(?:星期|周)[一二三四五六日天]",
 )
 
 _WORDS = PromptWords(

@@ -17,6 +17,7 @@ from localrag.models.llms.base import LLM, CostMeter, Options
 from localrag.prompts import render
 from localrag.prompts.own import Wording
 from localrag.rag.citations import Attributor, PlaceOf, Tokenize
+from localrag.rag.months import are_of_others
 from localrag.rag.question_words import Asked
 from localrag.rag.statements import classified, tidy
 from localrag.rag.versions import CardOf, newest_first
@@ -90,7 +91,7 @@ class Toolkit:
         return self._asked.setdefault(question, Asked(question, self.tokenize))
 
     def find(self, question: str) -> Generator[Step, None, list[ScoredChunk]]:
-        """The k best passages, best first."""
+        """The k best passages, best first; rows of other months than the one asked for are last."""
         reranking = self.reranking
         depth = max(self.k, reranking.candidates) if reranking else self.k
         chunks, seconds = timed(partial(self.retrieve, question, depth))
@@ -98,7 +99,9 @@ class Toolkit:
         if reranking:
             chunks, step = reranking.apply(question, chunks, self.k)
             yield step
-        return newest_first(chunks, self.asked(question), self.card_of)
+        asked = self.asked(question)
+        chunks = newest_first(chunks, asked, self.card_of)
+        return sorted(chunks, key=partial(are_of_others, asked.month))
 
     def reworded(self, question: str) -> Generator[Step, None, list[str]]:
         """Other wordings of a question, asked for once; none where the model has none."""

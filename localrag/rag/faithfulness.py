@@ -129,6 +129,16 @@ class Passages:
                 return SupportFinding("fully supported", 1.0, quoted=quoted)
         return None
 
+    def have_figures(self, statement: str) -> bool:
+        """Whether each figure of a statement stands in a passage or in the question.
+
+        What is counted need not.
+        """
+        if counts_asked(self.question) is not None:
+            return True
+        every = (passage_text(hit.chunk) for hit in self.chunks)
+        return not figures_not_in(statement, [*every, self.question])
+
     def stands_in(self, sentence: str, statement: str) -> bool:
         """Whether what a statement adds to the question stands in the sentence closest to both.
 

@@ -24,9 +24,12 @@ from localrag.rag.citations import (
     without_markers,
 )
 from localrag.rag.disagreement import DENIAL
+from localrag.rag.faithfulness import Passages
 from localrag.rag.grading import likelihoods
+from localrag.rag.months import is_of_another
 from localrag.rag.refusals import refuses
 from localrag.rag.verdicts import LONGEST, SENTENCES, Echo, without_guess
+from localrag.text.figures import month_asked
 from localrag.text.instructions import may_steer
 from localrag.text.sentences import split_sentences
 from localrag.types import Citation, ScoredChunk, Step
@@ -34,6 +37,8 @@ from localrag.types import Citation, ScoredChunk, Step
 SURE, SURE_ROW = 0.9, 0.8
 """The probability from which on a sentence, or a row, says the answer, whatever the model writes:
 what rests on two sentences is looked for in both."""
+LEAST_LEFT = 0.2
+"""What is paid to rows of the month that is asked for from which on nothing else counts."""
 FEWEST = 3
 """Sentences of a passage of which one is pointed to, as of those that it was fitted on."""
 
@@ -71,17 +76,30 @@ def pointed(
 ) -> tuple[PointedSentence, ...]:
     """The likeliest sentence of a passage, by its number from 1 for the attributor, and the next.
 
-    Nothing where nobody knows, or where the first cannot be told.
+    Nothing where nobody knows, or where the first cannot be told, and no row of another month than
+    the one that is asked for.
     """
-    sentences = attributor.sentences(number)
-    can_be_told = [_can_be_told(sentence, question) for sentence in sentences]
+    sentences, month = attributor.sentences(number), month_asked(question)
+    others = [row.is_row and is_of_another(month, row.told) for row in sentences]
+    can_be_told = [
+        _can_be_told(sentence, question) and not other
+        for sentence, other in zip(sentences, others, strict=True)
+    ]
     # What steers a model may steer where it looks.
     if len(sentences) < FEWEST or not any(can_be_told) or may_steer(passage.chunk.text):
         return ()
     texts = [sentence.standing for sentence in sentences]
     shares = likelihoods(pointer, passage, language, texts)
+    if not shares:
+        return ()
+    if any(others):
+        rest = sum(share for share, other in zip(shares, others, strict=True) if not other)
+        whole = rest if rest >= LEAST_LEFT else 1.0
+        shares = [
+            0.0 if other else share / whole for share, other in zip(shares, others, strict=True)
+        ]
     likeliest = sorted(range(len(shares)), key=lambda place: -shares[place])[:SENTENCES]
-    if not likeliest or not can_be_told[likeliest[0]]:
+    if not can_be_told[likeliest[0]]:
         return ()
     return tuple(
         PointedSentence(
@@ -135,23 +153,26 @@ def corrected(
     closest: Callable[[], str],
     question: str,
     echo: Echo | None,
-    states: States,
+    read: Passages,
     *,
     at_once: bool = False,
 ) -> Iterator[str]:
     """What is written, as it comes, but the document's sentences for a guess of the model.
 
     Those that it looked at, else the `closest`, for a bare yes or no; the one that it surely looked
-    at for another that this does not state. Where that was told `at_once`, what stands behind it.
-    `echo` is as `without_guess` has it.
+    at for another that this does not state, and the likeliest for one with a figure that stands
+    nowhere in what was `read`. Where that was told `at_once`, what stands behind it. `echo` is as
+    `without_guess` has it.
     """
     sentences = partial(in_place_of_verdict, pointed) if pointed else closest
     pieces = without_guess(written, sentences, echo)
-    if not pointed or not pointed[0].is_sure:
+    if not pointed:
         return pieces
     if at_once:
-        return behind_pointed(pieces, pointed[0], question, states)
-    return as_pointed(pieces, pointed[0], question, states)
+        return behind_pointed(pieces, pointed[0], question, read.stands_in)
+    if pointed[0].is_sure:
+        return as_pointed(pieces, pointed[0], question, read.stands_in)
+    return as_pointed(pieces, pointed[0], question, lambda _, text: read.have_figures(text))
 
 
 def as_pointed(

@@ -13,7 +13,7 @@ from typing import Literal
 
 from localrag.documents.chunking import passage_text
 from localrag.languages import is_spaced, union_of
-from localrag.text.figures import has_han
+from localrag.text.figures import has_han, month_asked
 from localrag.text.language import detect
 from localrag.text.normalize import fold
 from localrag.text.tokenize import PIECE, THOUSANDS
@@ -98,6 +98,11 @@ class Asked:
     def text(self) -> Text:
         """The question as a text, of one language or the other."""
         return Text(self.question, self.tokenize)
+
+    @cached_property
+    def month(self) -> int | None:
+        """The month that it is about, 1 to 12; None where it names none or several."""
+        return month_asked(self.question)
 
     @cached_property
     def words(self) -> list[Word]:

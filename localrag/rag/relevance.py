@@ -20,6 +20,7 @@ from localrag.documents.chunking import passage_text
 from localrag.languages import LanguageCode
 from localrag.models.embeddings.base import Embedder
 from localrag.rag.grading import Grade, Grader, Reading, as_known
+from localrag.rag.months import are_of_others
 from localrag.rag.question_words import Asked, Text
 from localrag.types import ScoredChunk
 
@@ -42,8 +43,11 @@ def graded(
 ) -> Grade:
     """The grade of passages read together; below `least` where they speak of something else.
 
-    They are read `shallow`, as `Reading` has it.
+    They are read `shallow`, as `Reading` has it, and not at all where they are of another month.
     """
+    if all(are_of_others(asked.month, passage) for passage in passages):
+        lacks, _ = asked.missing("\n".join(map(as_known, passages)))
+        return Grade(0.0, lacks=lacks, of_else=True)
     reading = Reading(language, tuple(passages), is_shallow=shallow)
     grade = grader.relevance(asked.question, reading)
     if grade.unread:

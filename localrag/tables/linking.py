@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from localrag.documents.cards import date_words, own_date
 from localrag.rag.question_words import Asked, Text
 from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
-from localrag.text.figures import figures
+from localrag.text.figures import figures, month_asked, months
 from localrag.text.normalize import fold
 
 _NAMES = ("file", "sheet")
@@ -97,6 +98,27 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     if not 0 < len(fewest) < len(names) or not all(fewest <= places for places in named):
         return dataset
     return dataset_of([dataset.tables[place] for place in sorted(fewest)])
+
+
+def are_of_other_months(question: str, dataset: Dataset) -> bool:
+    """Whether rows have other months than the one that a question is about: "April" of two others.
+
+    By their days and texts, and by the names of their files. Not where they have two days each,
+    which may be from the one to the other.
+    """
+    month = month_asked(question)
+    days = [n for n, column in enumerate(dataset.columns) if column.kind == "date"]
+    if month is None or len(days) > 1:
+        return False
+    names = (
+        f"{short_name(table.source)} {table.sheet} {date_words(own_date('', table.source))}"
+        for table in dataset.tables
+    )
+    texts = (" ".join((column.name, *column.values)) for column in dataset.columns)
+    named = frozenset[int]().union(*(some for text in (*names, *texts) for some in months(text)))
+    dates = {str(row[place]) for row in dataset.rows for place in days if row[place]}
+    named |= {int(day[5:7]) for day in dates if day[5:7].isdecimal()}
+    return bool(named) and month not in named
 
 
 def begins_word(word: str, text: str) -> bool:

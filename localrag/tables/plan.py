@@ -21,7 +21,7 @@ from localrag.prompts import YES_NO, render, with_examples
 from localrag.rag.question_words import Asked
 from localrag.tables.collections import Collection
 from localrag.tables.description import column_line, described, relevant
-from localrag.tables.linking import is_meant
+from localrag.tables.linking import are_of_other_months, is_meant
 from localrag.tables.query import COMPUTES, Compute, Condition
 from localrag.tables.sheets import Dataset, file_name
 from localrag.text.language import answer_language
@@ -131,6 +131,7 @@ def candidates(
     counts: dict[str, float] = {}
     for place, source in enumerate(hits, 1):
         counts[source] = counts.get(source, 0.0) + 1 / (10 + place)
+    sheets = [rows for rows in sheets if not are_of_other_months(question, rows)]
     every: list[Rows] = [group for group in documents if len(group.sources) <= MOST_DOCUMENTS]
     every += sheets
     weights = [

@@ -122,6 +122,20 @@ _UP_TO_BEHIND = re.compile(any_of(lambda language: language.numbers.up_to_behind
 _BEYOND_BEHIND = re.compile(any_of(lambda language: language.numbers.beyond_behind))
 
 
+_BARE_MONTHS = tuple(
+    re.compile(language.numbers.month) for language in LANGUAGES.values() if language.numbers.month
+)
+_OPEN_MONTHS = tuple(
+    re.compile(language.numbers.open_month)
+    for language in LANGUAGES.values()
+    if language.numbers.open_month
+)
+_NUMERIC_DAY = re.compile(
+    r"(?<![\w./-])(\d{1,2})(?:/(\d{1,2})|([./-])(\d{1,2})\3(?:\d{4}|\d{2}))(?![\w./-])"
+)
+"""A day without a word: "5/21", "21.05.2026"; "8.2" may be a number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """`text[start:end]`: a number and its units, a date (year, month, day) or a time.
@@ -179,6 +193,32 @@ def figures(text: str) -> list[Figure]:
     for match in _NUMBERS.finditer(text):
         take(_number_of(match, text))
     return sorted(entries, key=lambda figure: figure.start)
+
+
+def months(text: str) -> list[frozenset[int]]:
+    """The months of each date of a text and of each month that it names, 1 to 12.
+
+    Several where it is not known which number is the month.
+
+    >>> [sorted(some) for some in months("due 4/11, paid in May")]
+    [[4, 11], [5]]
+    """
+    dates = [figure for figure in figures(text) if figure.kind == "date"]
+    rest = blanked(text, dates)
+    bare = (match for pattern in _BARE_MONTHS for match in pattern.finditer(rest))
+    dates += filter(None, map(_date, bare))
+    named = [frozenset((int(figure.value[1]),)) for figure in dates if figure.value[1]]
+    for match in _NUMERIC_DAY.finditer(rest):
+        numbers = (int(match[1]), int(match[2] or match[4]))
+        named.append(frozenset(number for number in numbers if 1 <= number <= 12))
+    return list(filter(None, named))
+
+
+def month_asked(question: str) -> int | None:
+    """The month that a question is about; None for none or several, and "since March"."""
+    named = frozenset[int]().union(*months(question))
+    is_open = any(pattern.search(question) for pattern in _OPEN_MONTHS)
+    return next(iter(named)) if len(named) == 1 and not is_open else None
 
 
 def blanked(text: str, some: Iterable[Figure]) -> str:

@@ -21,7 +21,7 @@ from localrag.rag.question_words import Asked
 from localrag.tables.collections import Collection
 from localrag.tables.description import query_text
 from localrag.tables.formulation import MOST_QUERIES, Computed, compute
-from localrag.tables.linking import is_meant
+from localrag.tables.linking import are_of_other_months, is_meant
 from localrag.tables.plan import Rows, Scope, fitting, looked_at, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_of
 from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, raw_tables
@@ -409,3 +409,24 @@ def test_a_query_is_told_in_words(sql: str, language: LanguageCode, words: str) 
     query = query_of(sql_in(sql, data), data)
     assert query is not None
     assert query_text(data, query, language) == words
+
+
+@pytest.mark.parametrize(
+    ("question", "other"),
+    [
+        ("What did we spend on repairs in April?", True),
+        ("What did we spend on repairs in March?", False),
+        ("4月的维修费多少", True),
+        ("What did we spend since April?", False),
+        ("What did we spend on repairs?", False),
+    ],
+)
+def test_rows_of_other_months_than_the_one_that_is_asked_for(question: str, other: bool) -> None:
+    days = sheet("costs.csv", [("Day", "Cost"), ("2025-03-02", "12"), ("2025-05-04", "9")])
+    assert are_of_other_months(question, dataset(days)) == other
+    named = sheet("costs_2025-03.csv", [("Work", "Cost"), ("roof", "12"), ("gate", "9")])
+    assert are_of_other_months(question, dataset(named)) == other
+    unnamed = sheet("costs.csv", [("Work", "Cost"), ("roof", "12"), ("gate", "9")])
+    assert not are_of_other_months(question, dataset(unnamed))
+    between = sheet("rents.csv", [("From", "To", "Rent"), ("2025-03-02", "2025-06-30", "9")])
+    assert not are_of_other_months(question, dataset(between))

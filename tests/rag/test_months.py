@@ -1,0 +1,127 @@
+"""Rows of another month than the one that a question is about."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fakes import HashEmbedder
+
+from localrag.models.llms.base import Attention
+from localrag.models.llms.probes import Direction, Pointer
+from localrag.rag.citations import Attributor
+from localrag.rag.months import are_of_others, is_of_another
+from localrag.rag.pointing import pointed
+from localrag.text.figures import month_asked
+from localrag.text.tokenize import Tokenizer
+from localrag.types import Chunk, Columns, Place, ScoredChunk
+
+NAMES = ("Day", "Room", "°C")
+
+
+def rows(
+    *lines: str, source: str = "log.csv", title: str = "", names: tuple[str, ...] = NAMES
+) -> ScoredChunk:
+    text = "\n".join(lines)
+    columns = (Columns(0, len(text), names),)
+    chunk = Chunk(1, "d", 0, text, "", 1, 1, 0, len(text), columns, title=title)
+    return ScoredChunk(chunk, 0.9, source)
+
+
+LOG = rows("5/19 | cold room 3 | -18.1", "5/20 | cold room 3 | -18.4", "5/21 | cold room 3 | -18.3")
+
+
+@pytest.mark.parametrize(
+    ("question", "month"),
+    [
+        ("How cold was room 3 on 21 April?", 4),
+        ("4月21号3号冷间几度", 4),
+        ("what did joan earn last oct", 10),
+        ("十二月的电费", 12),
+        ("lift test on bus 2 jan", 1),
+        ("What may I claim, and march on?", None),
+        ("deliveries since March", None),
+        ("everything until the end of may", None),
+        ("3月以来的运费", None),
+        ("3个月的押金", None),
+        ("from January to March", None),
+        ("how cold was it", None),
+    ],
+)
+def test_the_month_that_a_question_is_about(question: str, month: int | None) -> None:
+    assert month_asked(question) == month
+
+
+@pytest.mark.parametrize(
+    ("row", "other"),
+    [
+        ("Day: 5/21 | Room: 3 | °C: -18.3", True),
+        ("Day: 4/21 | Room: 3", False),
+        ("Day: 21.05.2026 | Room: 3", True),
+        ("Day: 2026-04-30", False),
+        ("日期: 5月21日", True),
+        ("From: 1 March | To: 30 June", False),  # April is between them
+        ("Room: 3 | °C: 8.2", False),
+        ("Name: April Dunn | Since: 2019", False),
+        ("Due: 05/04/25", False),  # whichever of both is the month
+    ],
+)
+def test_a_row_of_another_month_has_its_date_alone(row: str, other: bool) -> None:
+    assert is_of_another(4, row) == other
+    assert not is_of_another(None, row)
+
+
+def test_a_passage_of_other_months_alone() -> None:
+    assert are_of_others(4, LOG)
+    assert not are_of_others(5, LOG)
+    assert not are_of_others(None, LOG)
+    assert not are_of_others(4, rows("5/19 | cold room 3", "4/21 | cold room 3"))
+    assert not are_of_others(4, rows("5/19 | till 6/2", "5/20 | till 5/21"))
+    prose = ScoredChunk(Chunk(1, "d", 0, "Closed in May.", "", 1, 1, 0, 14), 0.9, "n.txt")
+    assert not are_of_others(4, prose)
+
+
+@pytest.mark.parametrize(
+    ("source", "title", "other"),
+    [
+        ("billing_nov.xlsx", "", True),
+        ("billing_2024-11.xlsx", "", True),
+        ("billing.xlsx", "11月账单", True),
+        ("billing.xlsx", "", False),
+        ("billing_dec.xlsx", "", False),
+        ("billing_nov_dec.xlsx", "", False),
+    ],
+)
+def test_rows_without_dates_are_of_the_month_of_their_file(
+    source: str, title: str, other: bool
+) -> None:
+    passage = rows("C39 | Fenn | 41.00", "C40 | Dunn | 12.00", source=source, title=title)
+    assert are_of_others(12, passage) == other
+
+
+def test_no_row_of_another_month_is_pointed_to() -> None:
+    names = ("Day", "Room", "Afternoon", "Read by", "State")
+    days = ("5/21", "4/20", "4/21")
+    lines = (f"{day} | cold room 3 | -18.{n} | Martin | normal" for n, day in enumerate(days))
+    passage = rows(" | ".join(names), *lines, names=names)
+    attributor = Attributor([passage], Tokenizer(), lambda *_: Place(0), HashEmbedder())
+    told_rows = attributor.sentences(1)[1:]
+    text = "\n".join(row.standing for row in told_rows).encode()
+
+    def told(
+        shares: tuple[float, ...], question: str = "How cold was room 3 on 21 April?"
+    ) -> tuple[str, bool]:
+        paid = np.full(len(text), 1e-9, np.float32)
+        for sentence, share in zip(told_rows, shares, strict=True):
+            part = sentence.standing.encode()
+            start = text.find(part)
+            paid[start : start + len(part)] = share / len(part)
+        attention = Attention(lambda: paid[None, None], np.arange(1, len(text) + 1), text)
+        pointer = Pointer(Direction(np.array([1.0], np.float32), 0.0, 0), attention)
+        first = pointed(question, 1, passage, attributor, pointer, "en")[0]
+        return first.text, first.is_sure
+
+    may, _, april = (row.told for row in told_rows)
+    assert told((0.9, 0.02, 0.08), "How cold was room 3?")[0] == may
+    assert told((0.6, 0.02, 0.38)) == (april, True)
+    # Of what little is paid to April the most says nothing.
+    assert told((0.95, 0.01, 0.04)) == (april, False)
