@@ -129,8 +129,6 @@ class DocumentWords:
     """
     party: str = ""
     """What a party is called before a colon: "Supplier:"."""
-    dated: str = ""
-    """What a line with the date of a document may say besides: "Date:", "Monday"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,7 +160,6 @@ _DOCUMENTS = DocumentWords(
     r"|[A-Z][\w'’&.-]*+",
     party=r"from|to|bill(?:ed)? to|customer|client|supplier|contractor|landlord|tenant|buyer|seller"
     r"|lessor|lessee|employer|employee|vendor",
-    dated=r"dated|date|issued|issue|signed|sent|of|on|the|(?:mon|tues|wednes|thurs|fri|satur|sun)day",
 )
 
 _WORDS = PromptWords(
