@@ -1,9 +1,9 @@
 """Sections read before anybody asks about them, so that the first question finds them read.
 
 What a section's state is kept under depends on the passages, the rules above them and the
-language alone, so it is made by what an answer reads with. Read are first the beginnings of new
-documents, then what kept answers have cited or passed over, then the beginnings of the others and
-last what is left, the newest documents first.
+language alone, so it is made by what an answer reads with. Read are first the examples that stand
+before every question, then the beginnings of new documents, then what kept answers have cited or
+passed over, then the beginnings of the others and last what is left, the newest documents first.
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ import msgspec
 from localrag.config.settings import LlamaCppSettings
 from localrag.engine import Engine
 from localrag.errors import ContextOverflowError, LocalragError, StoppedError, UsageError
+from localrag.languages import CODES
 from localrag.library.folder.gate import KV_FOLDER
 from localrag.library.library import Library
 from localrag.library.records import DocumentRecord, Stamp
 from localrag.models.llms.base import ReadAhead
 from localrag.models.llms.llama_cpp.state_files import AheadState, states_ahead
+from localrag.prompts import with_examples
 from localrag.rag.grading import Reading
 from localrag.text.language import main_language
-from localrag.types import ScoredChunk
+from localrag.types import Message
 
 FIRST = 2
 """Sections that a document begins with: what it is, of whom, since when."""
 NEW = timedelta(days=7)
 """Since a document was added or changed."""
+EXAMPLES = ("scope", "parts", "table_sql")
+"""What examples a question is read behind: in any case, where nothing answers, for a sheet."""
 AGAIN = 3600.0
 """Seconds after which a library in which there was nothing left to do is looked at again."""
 _PAGE = 100
@@ -60,7 +64,10 @@ class AheadBounds:
 
 @dataclass(frozen=True, slots=True)
 class SectionRead:
-    """A section that was read and is kept: tokens read, seconds taken, bytes kept."""
+    """A section that was read and is kept: tokens read, seconds taken, bytes kept.
+
+    Without `source` it is examples.
+    """
 
     source: str
     heading: str
@@ -148,7 +155,7 @@ def read_ahead(
     seconds, reason = 0.0, ""
     ending: Ending = "all"
     limit = bounds.megabytes * 10**6
-    for tier, chunk in _likely(engine):
+    for tier, prompt in _prompts(engine):
         if stopped.is_set():
             ending = "stopped"
         elif battery():
@@ -159,7 +166,7 @@ def read_ahead(
             break
         began = clock()
         try:
-            done = _read(engine, chunk, tier, limit, stopped)
+            done = _read(engine, prompt, tier, limit, stopped)
         except StoppedError:
             ending = "stopped"
             break
@@ -169,26 +176,31 @@ def read_ahead(
         took = clock() - began
         if done is None:
             continue
-        section, outcome = done
+        source, heading, outcome = done
         seconds += took if outcome.tokens else 0.0
         tokens += outcome.tokens
         if outcome.outcome == "full":
             ending = "full"
             break
         if outcome.outcome == "there":
-            there += 1
+            there += bool(source)
         elif outcome.outcome == "kept":
-            sections, size = sections + 1, size + outcome.size
-            heading = section.chunk.heading
-            yield SectionRead(section.source, heading, outcome.tokens, took, outcome.size)
+            sections, size = sections + bool(source), size + outcome.size
+            yield SectionRead(source, heading, outcome.tokens, took, outcome.size)
             stopped.wait(took * (1 / bounds.share - 1))
     yield AheadReport(sections, there, tokens, seconds, size, ending, reason)
 
 
+Prompt = int | Sequence[Message]
+"""The first chunk of a section, or examples and a question behind them."""
+Tier = int | None
+"""How likely a section is to be asked about; None for examples, kept as what a question reads."""
+
+
 def _read(
-    engine: Engine, chunk: int, tier: int, limit: int, stopped: threading.Event
-) -> tuple[ScoredChunk, ReadAhead] | None:
-    """The section that holds a chunk, and what became of it; None where it is not to be read.
+    engine: Engine, prompt: Prompt, tier: Tier, limit: int, stopped: threading.Event
+) -> tuple[str, str, ReadAhead] | None:
+    """Source and heading of a section, and what became of it; None where it is not to be read.
 
     Raises `StoppedError`, OSError.
     """
@@ -201,17 +213,30 @@ def _read(
         except LocalragError:  # it was closed, or its database is away
             return False
 
-    section = engine.section(chunk)
-    if section is None:
-        return None
-    reading = Reading(main_language(section.chunk.text), (section,))
-    with engine.reading_ahead(section.chunk.document_id, stopped) as reader:
-        if reader is None:
+    document = source = heading = ""
+    if isinstance(prompt, int):
+        section = engine.section(prompt)
+        if section is None:
             return None
-        with suppress(ContextOverflowError):
-            messages = reading.messages("?")
-            return section, reader.read_ahead(messages, keep=1, limit=limit, tier=tier, still=still)
+        document, source, heading = section.chunk.document_id, section.source, section.chunk.heading
+        prompt = Reading(main_language(section.chunk.text), (section,)).messages("?")
+    keep = len(prompt) - 1
+    with engine.reading_ahead(document, stopped) as reader, suppress(ContextOverflowError):
+        if reader is not None:
+            read = reader.read_ahead(prompt, keep=keep, limit=limit, tier=tier, still=still)
+            return source, heading, read
     return None
+
+
+def _prompts(engine: Engine) -> Iterator[tuple[Tier, Prompt]]:
+    """(tier, prompt), the likeliest to be of use first."""
+    newest = islice(_newest(engine.library), _PAGE)
+    languages = {record.language for record in newest if record.language in CODES}
+    for task in EXAMPLES:
+        for language in CODES:
+            if language in languages:
+                yield None, with_examples(task, language, "?")
+    yield from _likely(engine)
 
 
 def _likely(engine: Engine) -> Iterator[tuple[int, int]]:

@@ -39,6 +39,7 @@ from localrag.models.llms.base import ReadAhead, check_stopped
 from localrag.models.llms.llama_cpp import state_files
 from localrag.models.llms.llama_cpp.context import LlamaContext
 from localrag.models.llms.llama_cpp.state_files import StateFiles
+from localrag.prompts import with_examples
 from localrag.rag.base import answer_of
 from localrag.rag.grading import Grader, Reading
 from localrag.types import Message
@@ -55,6 +56,7 @@ class KeepingModel(ScriptedLLM):
         super().__init__(**options)
         self.files = StateFiles(library.directory / KV_FOLDER, limit, "model", library.seal)
         self.read: list[str] = []
+        self.examples: list[str] = []
         self.reached, self.let_go = threading.Event(), threading.Event()
         self.let_go.set()
         self.stopped = threading.Event()
@@ -76,12 +78,16 @@ class KeepingModel(ScriptedLLM):
         *,
         keep: int,
         limit: int,
-        tier: int,
+        tier: int | None,
         still: Callable[[], bool],
     ) -> ReadAhead:
         key = "\n".join(message.content for message in messages[:keep])
         if self.files.has(key.encode()):
             return ReadAhead("there")
+        if tier is None:
+            self.examples.append(key)
+            self.files.put(key.encode(), bytes(SIZE))
+            return ReadAhead("kept", len(key), SIZE)
         if not self.files.fits_ahead(SIZE, limit, tier):
             return ReadAhead("full")
         check_stopped(self.stopped)
@@ -117,6 +123,12 @@ def llm(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> KeepingModel:
     llm = KeepingModel(engine.library)
     monkeypatch.setattr(factory, "make_model", lambda *_: model_of(llm))
     return llm
+
+
+@pytest.fixture(autouse=True)
+def no_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sections alone."""
+    monkeypatch.setattr(ahead, "EXAMPLES", ())
 
 
 def report_of(engine: Engine, bounds: AheadBounds = MEGABYTE, **options: Any) -> AheadReport:
@@ -197,6 +209,27 @@ def test_new_documents_go_first_then_answers_then_the_others(
     rest = [*["new"] * (step - 2), *["mid"] * (step - 2), *["old"] * (step - 4)]
     assert [name[:3] for name in order[8:]] == rest
     assert len(set(order)) == len(order), "nothing is read twice"
+
+
+def test_examples_in_the_languages_of_the_documents_go_first_and_count_as_no_sections(
+    engine: Engine, llm: KeepingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "EXAMPLES", ("scope",))
+    add(engine.library, document("The glass house was opened in 1907.", source="/a/house.txt"))
+    events = list(read_ahead(engine, MEGABYTE, threading.Event(), battery=lambda: False))
+    *_, report = events
+    assert [event.source for event in events if isinstance(event, SectionRead)] == [
+        "",
+        "/a/house.txt",
+    ]
+    assert isinstance(report, AheadReport)
+    assert (report.sections, report.size) == (1, 2 * SIZE)
+    assert len(kept_ahead(engine.library)) == 1
+    messages = with_examples("scope", "en", "When?")
+    assert llm.examples == ["\n".join(message.content for message in messages[:-1])]
+    add(engine.library, document("云溪茶园在三月采摘春茶。", source="/a/茶.txt"), language="zh")
+    assert report_of(engine).sections == 1
+    assert len(llm.examples) == 2
 
 
 def test_a_damaged_answer_stops_nothing(engine: Engine, llm: KeepingModel) -> None:

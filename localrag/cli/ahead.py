@@ -80,7 +80,8 @@ def _tell(event: Event) -> None:
     if isinstance(event, SectionRead):
         note_tr(
             "{name} ({tokens} tokens, {seconds:.1f} s, {megabytes:.1f} MB)",
-            name=as_name(" – ".join(filter(None, (shown_name(event.source), event.heading)))),
+            name=as_name(" – ".join(filter(None, (shown_name(event.source), event.heading))))
+            or tr("Examples of questions"),
             tokens=event.tokens,
             seconds=event.seconds,
             megabytes=event.size / 1e6,

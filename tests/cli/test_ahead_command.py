@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from library.library_fixtures import EMBEDDER, add, document, open_library
-from test_reading_ahead import KeepingModel, model_of, states, words
+from test_reading_ahead import KeepingModel, model_of, no_examples, states, words
 
 from localrag import factory
 from localrag.api import LocalRAG
 from localrag.cli.group import cli
 from localrag.config.settings import AheadSettings, LlamaCppSettings, OpenAISettings, Settings
 from localrag.engine import Engine
+
+__all__ = ["no_examples"]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from library.library_fixtures import EMBEDDER, add, document, open_library
-from test_reading_ahead import KeepingModel, model_of, states
+from test_reading_ahead import KeepingModel, model_of, no_examples, states
 
 from localrag import factory
 from localrag.ahead import IdleReader
@@ -20,6 +20,8 @@ from localrag.server import ahead
 from localrag.server.ahead import IDLE, ReadingAhead
 from localrag.server.libraries import Libraries
 from localrag.server.queue import ModelQueue, Turns
+
+__all__ = ["no_examples"]
 
 
 @pytest.fixture

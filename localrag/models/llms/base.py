@@ -232,13 +232,14 @@ class AheadReader(Protocol):
         *,
         keep: int,
         limit: int,
-        tier: int,
+        tier: int | None,
         still: Callable[[], bool],
     ) -> ReadAhead:
         """Read the first `keep` messages, and keep their state for calls with the same `keep`.
 
         What questions have kept stays; what is read ahead takes at most `limit` bytes, in which
-        tier 0 goes before 1. `still` says, before and after it is kept, whether it may be.
+        tier 0 goes before 1; with None it is kept as what a question has read. `still` says,
+        before and after it is kept, whether it may be.
         Raises `StoppedError`, `ContextOverflowError`, `BackendError`, OSError for a full disk.
         """
         ...

@@ -325,7 +325,7 @@ class LlamaCppModel:
         *,
         keep: int,
         limit: int,
-        tier: int,
+        tier: int | None,
         still: Callable[[], bool],
     ) -> ReadAhead:
         """As `AheadReader` has it. Nothing of it stays in memory but the last prompt."""
@@ -337,14 +337,17 @@ class LlamaCppModel:
             return ReadAhead("there")
 
         def put(_: Sequence[int], state: Any) -> None:
-            if files.put_ahead(key, state, limit, tier, still):
-                sizes.append(len(state))
+            if tier is None:
+                files.put(key, state)
+            elif not files.put_ahead(key, state, limit, tier, still):
+                return
+            sizes.append(len(state))
 
         with self._turn() as context:
             size = context.state_size(len(prefix))
             if size > context.states.limit:  # such a state is kept nowhere
                 return ReadAhead("gone")
-            if not files.fits_ahead(size, limit, tier):
+            if tier is not None and not files.fits_ahead(size, limit, tier):
                 return ReadAhead("full")
             in_memory = context.states.get(prefix)
             if in_memory is not None:
@@ -353,7 +356,7 @@ class LlamaCppModel:
             size = context.state_size(len(prefix))
         if sizes:
             return ReadAhead("kept", read, sizes[0])
-        fits = files.fits_ahead(size, limit, tier)
+        fits = tier is None or files.fits_ahead(size, limit, tier)
         return ReadAhead("gone" if fits else "full", read)
 
     def offload_report(self) -> OffloadReport:
