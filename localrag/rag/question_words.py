@@ -13,7 +13,7 @@ from typing import Literal
 
 from localrag.documents.chunking import passage_text
 from localrag.languages import is_spaced, union_of
-from localrag.text.figures import has_han, month_asked
+from localrag.text.figures import Month, has_han, month_asked
 from localrag.text.language import detect
 from localrag.text.normalize import fold
 from localrag.text.tokenize import PIECE, THOUSANDS
@@ -100,8 +100,8 @@ class Asked:
         return Text(self.question, self.tokenize)
 
     @cached_property
-    def month(self) -> int | None:
-        """The month that it is about, 1 to 12; None where it names none or several."""
+    def month(self) -> Month | None:
+        """The month that it is about; None where it names none or several."""
         return month_asked(self.question)
 
     @cached_property

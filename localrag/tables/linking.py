@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from localrag.documents.cards import date_words, own_date
+from localrag.rag.months import of_file
 from localrag.rag.question_words import Asked, Text
 from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
-from localrag.text.figures import figures, month_asked, months
+from localrag.text.figures import Month, figures, month_asked, months
 from localrag.text.normalize import fold
 
 _NAMES = ("file", "sheet")
@@ -110,15 +110,16 @@ def are_of_other_months(question: str, dataset: Dataset) -> bool:
     days = [n for n, column in enumerate(dataset.columns) if column.kind == "date"]
     if month is None or len(days) > 1:
         return False
-    names = (
-        f"{short_name(table.source)} {table.sheet} {date_words(own_date('', table.source))}"
-        for table in dataset.tables
-    )
-    texts = (" ".join((column.name, *column.values)) for column in dataset.columns)
-    named = frozenset[int]().union(*(some for text in (*names, *texts) for some in months(text)))
+    named = [month for table in dataset.tables for month in of_file(table.sheet, table.source)]
+    for column in dataset.columns:
+        named += months(" ".join((column.name, *column.values)))
     dates = {str(row[place]) for row in dataset.rows for place in days if row[place]}
-    named |= {int(day[5:7]) for day in dates if day[5:7].isdecimal()}
-    return bool(named) and month not in named
+    named += (
+        Month(frozenset((int(day[5:7]),)), int(day[:4]))
+        for day in dates
+        if (day[:4] + day[5:7]).isdecimal() and day[5:7]
+    )
+    return bool(named) and not any(map(month.may_be, named))
 
 
 def begins_word(word: str, text: str) -> bool:

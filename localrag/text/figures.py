@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from localrag.languages import LANGUAGES, any_of, union_of
 from localrag.languages.zh import HAN_DIGITS
@@ -131,7 +131,7 @@ _OPEN_MONTHS = tuple(
     if language.numbers.open_month
 )
 _NUMERIC_DAY = re.compile(
-    r"(?<![\w./-])(\d{1,2})(?:/(\d{1,2})|([./-])(\d{1,2})\3(?:\d{4}|\d{2}))(?![\w./-])"
+    r"(?<![\w./-])(\d{1,2})(?:/(\d{1,2})|([./-])(\d{1,2})\3(\d{4}|\d{2}))(?![\w./-])"
 )
 """A day without a word: "5/21", "21.05.2026"; "8.2" may be a number."""
 
@@ -195,30 +195,51 @@ def figures(text: str) -> list[Figure]:
     return sorted(entries, key=lambda figure: figure.start)
 
 
-def months(text: str) -> list[frozenset[int]]:
-    """The months of each date of a text and of each month that it names, 1 to 12.
+class Month(NamedTuple):
+    """A month that a text names, with its year if that is given.
 
-    Several where it is not known which number is the month.
+    Several `numbers`, 1 to 12, where it is not known which number is the month.
+    """
 
-    >>> [sorted(some) for some in months("due 4/11, paid in May")]
-    [[4, 11], [5]]
+    numbers: frozenset[int]
+    year: int | None = None
+
+    def may_be(self, other: Month) -> bool:
+        """Whether both may be the same."""
+        same_year = None in (self.year, other.year) or self.year == other.year
+        return same_year and not self.numbers.isdisjoint(other.numbers)
+
+
+def months(text: str) -> list[Month]:
+    """The months that a text names, by themselves or in dates.
+
+    >>> [(sorted(month.numbers), month.year) for month in months("due 4/11/25, paid in May")]
+    [([5], None), ([4, 11], 2025)]
     """
     dates = [figure for figure in figures(text) if figure.kind == "date"]
     rest = blanked(text, dates)
     bare = (match for pattern in _BARE_MONTHS for match in pattern.finditer(rest))
     dates += filter(None, map(_date, bare))
-    named = [frozenset((int(figure.value[1]),)) for figure in dates if figure.value[1]]
+    named = [
+        Month(frozenset((int(month),)), int(year) if year else None)
+        for year, month, _ in (figure.value for figure in dates)
+        if month
+    ]
     for match in _NUMERIC_DAY.finditer(rest):
         numbers = (int(match[1]), int(match[2] or match[4]))
-        named.append(frozenset(number for number in numbers if 1 <= number <= 12))
-    return list(filter(None, named))
+        year = int(match[5][-2:]) + 2000 if match[5] else None
+        named.append(Month(frozenset(number for number in numbers if 1 <= number <= 12), year))
+    return [month for month in named if month.numbers]
 
 
-def month_asked(question: str) -> int | None:
+def month_asked(question: str) -> Month | None:
     """The month that a question is about; None for none or several, and "since March"."""
-    named = frozenset[int]().union(*months(question))
-    is_open = any(pattern.search(question) for pattern in _OPEN_MONTHS)
-    return next(iter(named)) if len(named) == 1 and not is_open else None
+    numbers = frozenset[int]().union(*(month.numbers for month in months(question)))
+    if len(numbers) != 1 or any(pattern.search(question) for pattern in _OPEN_MONTHS):
+        return None
+    dates = (figure.value[0] for figure in figures(question) if figure.kind == "date")
+    years = {int(year) for year in dates if year}
+    return Month(numbers, next(iter(years)) if len(years) == 1 else None)
 
 
 def blanked(text: str, some: Iterable[Figure]) -> str:

@@ -11,10 +11,11 @@ from localrag.models.llms.probes import Direction, Pointer
 from localrag.rag.citations import Attributor
 from localrag.rag.months import are_of_others, is_of_another
 from localrag.rag.pointing import pointed
-from localrag.text.figures import month_asked
+from localrag.text.figures import Month, month_asked
 from localrag.text.tokenize import Tokenizer
 from localrag.types import Chunk, Columns, Place, ScoredChunk
 
+APRIL = Month(frozenset({4}))
 NAMES = ("Day", "Room", "°C")
 
 
@@ -48,7 +49,8 @@ LOG = rows("5/19 | cold room 3 | -18.1", "5/20 | cold room 3 | -18.4", "5/21 | c
     ],
 )
 def test_the_month_that_a_question_is_about(question: str, month: int | None) -> None:
-    assert month_asked(question) == month
+    asked = month_asked(question)
+    assert (asked and asked.numbers) == (month and {month})
 
 
 @pytest.mark.parametrize(
@@ -66,18 +68,18 @@ def test_the_month_that_a_question_is_about(question: str, month: int | None) ->
     ],
 )
 def test_a_row_of_another_month_has_its_date_alone(row: str, other: bool) -> None:
-    assert is_of_another(4, row) == other
+    assert is_of_another(APRIL, row) == other
     assert not is_of_another(None, row)
 
 
 def test_a_passage_of_other_months_alone() -> None:
-    assert are_of_others(4, LOG)
-    assert not are_of_others(5, LOG)
+    assert are_of_others(APRIL, LOG)
+    assert not are_of_others(Month(frozenset({5})), LOG)
     assert not are_of_others(None, LOG)
-    assert not are_of_others(4, rows("5/19 | cold room 3", "4/21 | cold room 3"))
-    assert not are_of_others(4, rows("5/19 | till 6/2", "5/20 | till 5/21"))
+    assert not are_of_others(APRIL, rows("5/19 | cold room 3", "4/21 | cold room 3"))
+    assert not are_of_others(APRIL, rows("5/19 | till 6/2", "5/20 | till 5/21"))
     prose = ScoredChunk(Chunk(1, "d", 0, "Closed in May.", "", 1, 1, 0, 14), 0.9, "n.txt")
-    assert not are_of_others(4, prose)
+    assert not are_of_others(APRIL, prose)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_rows_without_dates_are_of_the_month_of_their_file(
     source: str, title: str, other: bool
 ) -> None:
     passage = rows("C39 | Fenn | 41.00", "C40 | Dunn | 12.00", source=source, title=title)
-    assert are_of_others(12, passage) == other
+    assert are_of_others(Month(frozenset({12})), passage) == other
 
 
 def test_no_row_of_another_month_is_pointed_to() -> None:
@@ -125,3 +127,19 @@ def test_no_row_of_another_month_is_pointed_to() -> None:
     assert told((0.6, 0.02, 0.38)) == (april, True)
     # Of what little is paid to April the most says nothing.
     assert told((0.95, 0.01, 0.04)) == (april, False)
+
+
+@pytest.mark.parametrize(
+    ("question", "row", "other"),
+    [
+        ("What did Fenn owe in December 2023?", "Day: 3/12/2024 | Owes: 41", True),
+        ("What did Fenn owe in December 2024?", "Day: 3/12/24 | Owes: 41", False),
+        ("What did Fenn owe in December?", "Day: 3 December 2024 | Owes: 41", False),
+        ("2023年12月芬恩欠多少", "日期: 2024年12月3日 | 欠款: 41", True),
+        ("2023年12月芬恩欠多少", "日期: 12月3日 | 欠款: 41", False),
+    ],
+)
+def test_a_year_tells_months_apart_where_both_have_one(
+    question: str, row: str, other: bool
+) -> None:
+    assert is_of_another(month_asked(question), row) == other
