@@ -87,8 +87,10 @@ class Numbers:
     """The words that a question may have for each of the twelve months."""
     month: str = ""
     """A month without a day or a year, as `month` or `month_name`."""
-    open_month: str = ""
-    """The same where other months are meant, too: "since March"."""
+    before_open: str = ""
+    """What ends before a date where others are meant, too: "since", "from the end of"."""
+    behind_open: str = ""
+    """The same behind it: "onwards", "to"."""
     times: tuple[str, ...] = ()
     """Patterns with groups `hour`, `minute` and `half` (of the day)."""
     afternoon: frozenset[str] = frozenset()
@@ -129,6 +131,8 @@ class DocumentWords:
     """
     party: str = ""
     """What a party is called before a colon: "Supplier:"."""
+    day_column: str = ""
+    """The name of a column of a table that says when it was: "Read on date", not "Start date"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

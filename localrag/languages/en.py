@@ -108,9 +108,12 @@ _NUMBERS = Numbers(
     # in May, last mar, Dec; neither "may I" nor "march on"
     month=r"(?<!\w)(?:(?:in|of|for|on|last|this|next|during|late|early|mid|\d|st|nd|rd|th)[ -]"
     rf"|(?!ma[yr]))(?i:{_MONTH})(?!\w)",
-    # since March, until the end of May, March to May
-    open_month=r"(?i:\b(?:since|after|before|until|till?|by|from|through|to|between)\s+"
-    rf"(?:\w+\s+){{0,3}}?{_MONTH}\b)|(?i:\b(?:{_MONTHS_ALONE})\s+(?:to|until|till|onwards?|through)\b)",
+    # since, from the end of, later than, ended 31, except in, mid-
+    before_open=r"\b(?:since|after|before|until|till?|by|from|to|through|between|and|or|than|except|without"
+    r"|not|(?:end|start|begin)(?:s|ed|ing|n?ing)?|mid|early|late)\b"
+    r"(?:[\s-]+(?:the|start|beginning|end|middle|mid|early|late|in|of|on|with|year|month|week)\b)*[\s-]*",
+    # onwards, to May, or later, - May
+    behind_open=r"\s*(?:(?:to|until|till?|through|onwards?|or|and)\b|[-–—/]\s*\w)",
     # 7 p.m., 7 o'clock
     times=(r"\b(?P<hour>\d{1,2})(?P<minute>)\s*(?P<half>[ap]\.?m\b|o'clock)",),
     afternoon=words_of("pm p.m"),
@@ -160,6 +163,8 @@ _DOCUMENTS = DocumentWords(
     r"|[A-Z][\w'’&.-]*+",
     party=r"from|to|bill(?:ed)? to|customer|client|supplier|contractor|landlord|tenant|buyer|seller"
     r"|lessor|lessee|employer|employee|vendor",
+    day_column=r"(?!.*\b(?:start|from|since|join|valid|effective|due|end|expir|until|birth|hire|sign|renew"
+    r"|next|review|open|retire|back|return))(?:.*\W)?(?:date|day|month|week|when)s?(?:\W.*)?",
 )
 
 _WORDS = PromptWords(

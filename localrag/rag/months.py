@@ -9,35 +9,54 @@ another month, and 240 of 632 other rows have (`benchmarks/probes/lookups.jsonl`
 
 from __future__ import annotations
 
+import re
+
 from localrag.documents.cards import own_date
 from localrag.documents.chunking import whole_text
 from localrag.documents.formats.table import shown_name
-from localrag.documents.tables import named_rows
+from localrag.documents.tables import CELL_BREAK, named_rows
+from localrag.languages import any_of
 from localrag.text.figures import Month, months
 from localrag.types import ScoredChunk
 
+_DAY_COLUMN = re.compile(
+    rf"\s*(?:{any_of(lambda language: language.documents.day_column)})\s*", re.IGNORECASE
+)
+
+
+def says_when(column: str) -> bool:
+    """Whether a column by its name says when something was, and not from or until when it holds."""
+    return _DAY_COLUMN.fullmatch(column) is not None
+
 
 def is_of_another(month: Month | None, row: str) -> bool:
-    """Whether a row has a single date, and that of another month, where one is asked for.
+    """Whether a row is of another month than the one that is asked for: by its only date.
 
     What has two may be valid from the one to the other.
     """
-    dates = months(row) if month else []
-    return month is not None and len(dates) == 1 and not month.may_be(dates[0])
+    day = _day_of(row) if month else None
+    return month is not None and day is not None and not month.may_be(day)
+
+
+def _day_of(row: str) -> Month | None:
+    """The month of the day that a row is of, by the names of its columns; None where none is."""
+    cells = [cell.partition(": ") for cell in row.split(CELL_BREAK)]
+    dates = [(name, month) for name, _, value in cells for month in months(value)]
+    return dates[0][1] if len(dates) == 1 and says_when(dates[0][0]) else None
 
 
 def are_of_others(month: Month | None, passage: ScoredChunk) -> bool:
     """Whether a passage is rows of other months alone, where one is asked for.
 
-    By the dates of its rows, or that of its file where they have none.
+    By the days of all of them, or by the month of their file where they have no dates.
     """
     if month is None or not passage.chunk.columns:
         return False
-    named = months(whole_text(passage.chunk)) + of_file(passage.chunk.title, passage.source)
-    if any(map(month.may_be, named)):
+    names = of_file(passage.chunk.title, passage.source)
+    if any(map(month.may_be, months(whole_text(passage.chunk)) + names)):
         return False
-    rows = [months(text) for _, _, text in named_rows(passage.chunk)]
-    return bool(named) and all(len(dates) < 2 for dates in rows)
+    dated = [text for _, _, text in named_rows(passage.chunk) if months(text)]
+    return all(map(_day_of, dated)) if dated else bool(names)
 
 
 def of_file(title: str, source: str) -> list[Month]:

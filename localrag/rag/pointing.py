@@ -26,7 +26,7 @@ from localrag.rag.citations import (
 from localrag.rag.disagreement import DENIAL
 from localrag.rag.faithfulness import Passages
 from localrag.rag.grading import likelihoods
-from localrag.rag.months import is_of_another
+from localrag.rag.months import is_of_another, of_file
 from localrag.rag.refusals import refuses
 from localrag.rag.verdicts import LONGEST, SENTENCES, Echo, without_guess
 from localrag.text.figures import month_asked
@@ -37,7 +37,9 @@ from localrag.types import Citation, ScoredChunk, Step
 SURE, SURE_ROW = 0.9, 0.8
 """The probability from which on a sentence, or a row, says the answer, whatever the model writes:
 what rests on two sentences is looked for in both."""
-LEAST_LEFT = 0.2
+LIKELY = 0.5
+"""The probability from which on it stands for an answer with a figure that stands nowhere."""
+LEAST_LEFT = 0.5
 """What is paid to rows of the month that is asked for from which on nothing else counts."""
 FEWEST = 3
 """Sentences of a passage of which one is pointed to, as of those that it was fitted on."""
@@ -80,6 +82,8 @@ def pointed(
     the one that is asked for.
     """
     sentences, month = attributor.sentences(number), month_asked(question)
+    if month and any(map(month.may_be, of_file(passage.chunk.title, passage.source))):
+        month = None  # of all the rows of May's minutes
     others = [row.is_row and is_of_another(month, row.told) for row in sentences]
     can_be_told = [
         _can_be_told(sentence, question) and not other
@@ -172,6 +176,8 @@ def corrected(
         return behind_pointed(pieces, pointed[0], question, read.stands_in)
     if pointed[0].is_sure:
         return as_pointed(pieces, pointed[0], question, read.stands_in)
+    if pointed[0].probability < LIKELY:
+        return pieces
     return as_pointed(pieces, pointed[0], question, lambda _, text: read.have_figures(text))
 
 

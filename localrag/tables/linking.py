@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from localrag.rag.months import of_file
+from localrag.rag.months import of_file, says_when
 from localrag.rag.question_words import Asked, Text
 from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
-from localrag.text.figures import Month, figures, month_asked, months
+from localrag.text.figures import figures, month_asked, months
 from localrag.text.normalize import fold
 
 _NAMES = ("file", "sheet")
@@ -103,23 +103,24 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
 def are_of_other_months(question: str, dataset: Dataset) -> bool:
     """Whether rows have other months than the one that a question is about: "April" of two others.
 
-    By their days and texts, and by the names of their files. Not where they have two days each,
-    which may be from the one to the other.
+    By the only column of days, if that says when it was, or by the names of their files where there
+    is none; not where anything else names that month.
     """
     month = month_asked(question)
     days = [n for n, column in enumerate(dataset.columns) if column.kind == "date"]
-    if month is None or len(days) > 1:
+    if month is None or any(not says_when(dataset.columns[place].name) for place in days):
         return False
-    named = [month for table in dataset.tables for month in of_file(table.sheet, table.source)]
-    for column in dataset.columns:
-        named += months(" ".join((column.name, *column.values)))
-    dates = {str(row[place]) for row in dataset.rows for place in days if row[place]}
-    named += (
-        Month(frozenset((int(day[5:7]),)), int(day[:4]))
-        for day in dates
-        if (day[:4] + day[5:7]).isdecimal() and day[5:7]
-    )
-    return bool(named) and not any(map(month.may_be, named))
+    named = [some for table in dataset.tables for some in of_file(table.sheet, table.source)]
+    texts = [some for column in dataset.columns for some in months(_texts(column))]
+    dates = {str(row[place])[:7] for row in dataset.rows for place in days if row[place]}
+    dated = [some for date in dates for some in months(f"{date}-01")]
+    if len(days) > 1 or any(map(month.may_be, [*named, *texts, *dated])):
+        return False
+    return bool(dated) if days else bool(named) and not texts
+
+
+def _texts(column: SheetColumn) -> str:
+    return " ".join((column.name, *column.values))
 
 
 def begins_word(word: str, text: str) -> bool:

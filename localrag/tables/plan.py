@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from itertools import islice
 from typing import Generic, Literal, TypeVar
 
 from localrag.languages import LANGUAGES, LanguageCode
@@ -131,21 +132,36 @@ def candidates(
     counts: dict[str, float] = {}
     for place, source in enumerate(hits, 1):
         counts[source] = counts.get(source, 0.0) + 1 / (10 + place)
-    sheets = [rows for rows in sheets if not are_of_other_months(question, rows)]
     every: list[Rows] = [group for group in documents if len(group.sources) <= MOST_DOCUMENTS]
     every += sheets
     weights = [
         sum(counts.get(source, 0.0) for source in rows.sources) ** 2 / len(rows.sources)
         for rows in every
     ]
-    weighed = sorted(zip(every, weights, strict=True), key=lambda pair: -pair[1])
-    nearest = [pair for pair in weighed if pair[1]][:_NEAREST]
-    by_words = ranked(question, sheets, tokenize)[:_BY_WORDS]
-    return nearest + [pair for pair in weighed if pair not in nearest and pair[0] in by_words]
+
+    @cache
+    def is_of_the_month(place: int) -> bool:
+        rows = every[place]
+        return not (isinstance(rows, Dataset) and are_of_other_months(question, rows))
+
+    # As many are looked at as it takes: each costs milliseconds.
+    by_weight = sorted(range(len(every)), key=lambda place: -weights[place])
+    weighty = filter(is_of_the_month, (place for place in by_weight if weights[place]))
+    nearest = list(islice(weighty, _NEAREST))
+    first_sheet = len(every) - len(sheets)
+    by_words = (first_sheet + place for place in ranked_places(question, sheets, tokenize))
+    named = set(islice(filter(is_of_the_month, by_words), _BY_WORDS))
+    places = nearest + [place for place in by_weight if place in named and place not in nearest]
+    return [(every[place], weights[place]) for place in places]
 
 
 def ranked(question: str, datasets: Sequence[Dataset], tokenize: Tokenize) -> list[Dataset]:
     """The datasets that share words with a question, those that share the rarest most first."""
+    return [datasets[place] for place in ranked_places(question, datasets, tokenize)]
+
+
+def ranked_places(question: str, datasets: Sequence[Dataset], tokenize: Tokenize) -> list[int]:
+    """The places of the same."""
     question_terms = set(tokenize(question))
     terms = [set(tokenize(_words(dataset))) for dataset in datasets]
     frequency = Counter(term for some in terms for term in some)
@@ -154,7 +170,7 @@ def ranked(question: str, datasets: Sequence[Dataset], tokenize: Tokenize) -> li
         for some in terms
     ]
     order = sorted(range(len(datasets)), key=lambda place: -scores[place])
-    return [datasets[place] for place in order if scores[place] > 0]
+    return [place for place in order if scores[place] > 0]
 
 
 R = TypeVar("R", Dataset, Rows)

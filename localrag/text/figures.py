@@ -125,11 +125,15 @@ _BEYOND_BEHIND = re.compile(any_of(lambda language: language.numbers.beyond_behi
 _BARE_MONTHS = tuple(
     re.compile(language.numbers.month) for language in LANGUAGES.values() if language.numbers.month
 )
-_OPEN_MONTHS = tuple(
-    re.compile(language.numbers.open_month)
-    for language in LANGUAGES.values()
-    if language.numbers.open_month
+_BEFORE_OPEN = re.compile(
+    rf"(?:{any_of(lambda language: language.numbers.before_open)})$", re.IGNORECASE
 )
+_BEHIND_OPEN = re.compile(any_of(lambda language: language.numbers.behind_open), re.IGNORECASE)
+_OPENING = 48
+"""Code points before a date in which what opens it is looked for."""
+_MAY = re.compile(r"\d{1,2}(?:st|nd|rd|th)? may")
+"""A day, or what may be done: "under 18 may"."""
+_BEFORE_DAY = re.compile(r"\b(?:on|of|for|by|the|dated)\s+$", re.IGNORECASE)
 _NUMERIC_DAY = re.compile(
     r"(?<![\w./-])(\d{1,2})(?:/(\d{1,2})|([./-])(\d{1,2})\3(\d{4}|\d{2}))(?![\w./-])"
 )
@@ -214,32 +218,59 @@ def months(text: str) -> list[Month]:
     """The months that a text names, by themselves or in dates.
 
     >>> [(sorted(month.numbers), month.year) for month in months("due 4/11/25, paid in May")]
-    [([5], None), ([4, 11], 2025)]
+    [([4, 11], 2025), ([5], None)]
     """
+    return [month for _, _, month in _months(text)]
+
+
+def _months(text: str) -> list[tuple[int, int, Month]]:
+    """Where they stand, and which they are, in their order."""
     dates = [figure for figure in figures(text) if figure.kind == "date"]
     rest = blanked(text, dates)
     bare = (match for pattern in _BARE_MONTHS for match in pattern.finditer(rest))
     dates += filter(None, map(_date, bare))
     named = [
-        Month(frozenset((int(month),)), int(year) if year else None)
-        for year, month, _ in (figure.value for figure in dates)
+        (figure.start, figure.end, Month(frozenset((int(month),)), int(year) if year else None))
+        for figure in dates
+        for year, month, _ in (figure.value,)
         if month
     ]
     for match in _NUMERIC_DAY.finditer(rest):
         numbers = (int(match[1]), int(match[2] or match[4]))
         year = int(match[5][-2:]) + 2000 if match[5] else None
-        named.append(Month(frozenset(number for number in numbers if 1 <= number <= 12), year))
-    return [month for month in named if month.numbers]
+        month = Month(frozenset(number for number in numbers if 1 <= number <= 12), year)
+        named.append((*match.span(), month))
+    return sorted((entry for entry in named if entry[2].numbers), key=lambda entry: entry[0])
 
 
 def month_asked(question: str) -> Month | None:
     """The month that a question is about; None for none or several, and "since March"."""
-    numbers = frozenset[int]().union(*(month.numbers for month in months(question)))
-    if len(numbers) != 1 or any(pattern.search(question) for pattern in _OPEN_MONTHS):
+    named = [
+        (start, end, month)
+        for start, end, month in _months(question)
+        if _is_month(question, start, end, month)
+    ]
+    numbers = frozenset[int]().union(*(month.numbers for _, _, month in named))
+    if len(numbers) != 1 or any(_is_open(question, start, end) for start, end, _ in named):
         return None
     dates = (figure.value[0] for figure in figures(question) if figure.kind == "date")
     years = {int(year) for year in dates if year}
     return Month(numbers, next(iter(years)) if len(years) == 1 else None)
+
+
+def _is_month(question: str, start: int, end: int, month: Month) -> bool:
+    """Neither 24/7, which has no year, nor "under 18 may", nor "May I" where a sentence begins."""
+    named, before = question[start:end], question[:start].rstrip()
+    if "/" in named and month.year is None:
+        return False
+    if named in ("May", "March") and (not before or before[-1] in ".!?"):
+        return False
+    return not _MAY.fullmatch(named) or bool(_BEFORE_DAY.search(question[:start]))
+
+
+def _is_open(question: str, start: int, end: int) -> bool:
+    before = question[max(0, start - _OPENING) : start]
+    return bool(_BEFORE_OPEN.search(before) or _BEHIND_OPEN.match(question, end))
 
 
 def blanked(text: str, some: Iterable[Figure]) -> str:

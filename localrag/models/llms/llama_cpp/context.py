@@ -277,7 +277,10 @@ class LlamaContext:
             if not self._cut(held):
                 held = whole = 0
         if not held:
-            self._depth = depth if keep else LAST
+            if depth != LAST:
+                # What lies behind the layer is kept with the state: nothing of another passage.
+                self.reset()
+            self._depth = depth
         self._fresh = False
         self._ends = ends[:whole]
         for end in ends[whole:]:
@@ -355,7 +358,10 @@ class LlamaContext:
         self._fresh = False
         self._cached.clear()
         self._ends.clear()
-        self._c.llama_memory_seq_rm(self._memory, 0, -1, -1)
+        if layer == LAST:
+            self._c.llama_memory_seq_rm(self._memory, 0, -1, -1)
+        else:  # as in `read`
+            self._c.llama_memory_clear(self._memory, True)
         if self._c.llama_state_seq_set_data(self._context, state, len(state), 0) != len(state):
             self.reset()
             return False

@@ -338,10 +338,11 @@ class LlamaCppModel:
 
         def put(_: Sequence[int], state: Any) -> None:
             if tier is None:
-                files.put(key, state)
-            elif not files.put_ahead(key, state, limit, tier, still):
-                return
-            sizes.append(len(state))
+                is_kept = len(state) <= limit and files.put(key, state)
+            else:
+                is_kept = files.put_ahead(key, state, limit, tier, still)
+            if is_kept:
+                sizes.append(len(state))
 
         with self._turn() as context:
             size = context.state_size(len(prefix))

@@ -90,22 +90,26 @@ class StateFiles:
             _set_times(path)
         return (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
 
-    def put(self, key: bytes, state: Any) -> None:
-        """Keep a state, where it is not on disk yet and is no larger than the limit."""
+    def put(self, key: bytes, state: Any) -> bool:
+        """Keep a state, where it is not on disk yet and is no larger than the limit.
+
+        Whether it is there.
+        """
         path, size = self._path(key), self._seal.size_of(len(state))
         if size > self._limit or os.path.lexists(path):
-            return
+            return size <= self._limit
         content = memoryview(state)
         try:
             if self._folder.parent.is_dir():
                 make_folder(self._folder)
             if not is_real_folder(self._folder):
-                return
+                return False
             self._make_room(size)
             parts = self._seal.file(path.name, content)
             replace_file(path, lambda file: file.writelines(parts), durable=False)
         except OSError:
-            return
+            return False
+        return True
 
     def has(self, key: bytes) -> bool:
         """Whether the state behind these tokens is on disk, sound or not."""
