@@ -1,10 +1,10 @@
 """Rows of another month than the one that a question is about.
 
 Sheets are alike from month to month, and so are the rows of a log: "cold room on 21 April" is
-answered from the row of 21 May as surely as from its own, by the search and by the model. Of 46
-questions of others that name a month the row that answers never has one date alone that is of
-another month, and 240 of 632 other rows have (`benchmarks/probes/lookups.jsonl`;
-`benchmarks/log/2026-11.md`, 2026-11-30, "another month").
+answered from the row of 21 May as surely as from its own, by the search and by the model. Of 41
+questions of others that name one month the row that answers is never of another one by this, and
+143 of 557 other rows are (`benchmarks/probes/lookups.jsonl`; `benchmarks/log/2026-11.md`,
+2026-11-30, "another month").
 """
 
 from __future__ import annotations
