@@ -161,3 +161,25 @@ def test_a_year_tells_months_apart_where_both_have_one(
     question: str, row: str, other: bool
 ) -> None:
     assert is_of_another(month_asked(question), row) == other
+
+
+def test_of_two_rows_that_fill_a_passage_one_is_pointed_to() -> None:
+    lines = (
+        "LT-20 | Al Murjaan | pears | 320 | 1,135",
+        "total | all of them | all | 8,090 | 35,530",
+    )
+    names = ("Invoice", "Customer", "Goods", "Boxes", "Freight USD")
+    text = "\n".join(lines)
+    chunk = Chunk(1, "d", 40, text, "", 1, 1, 40, 40 + len(text), (Columns(0, len(text), names),))
+    passage = ScoredChunk(chunk, 0.9, "shipping.xlsx")
+    attributor = Attributor([passage], Tokenizer(), lambda *_: Place(0), HashEmbedder())
+    first, total = (row.standing for row in attributor.sentences(1))
+    shown = f"{first}\n{total}".encode()
+    paid = np.full(len(shown), 1e-9, np.float32)
+    paid[: len(first.encode())] = 0.9 / len(first.encode())
+    paid[len(first.encode()) + 1 :] = 0.1 / len(total.encode())
+    attention = Attention(lambda: paid[None, None], np.arange(1, len(shown) + 1), shown)
+    pointer = Pointer(Direction(np.array([1.0], np.float32), 0.0, 0), attention)
+    told = pointed("What was the freight of the pears?", 1, passage, attributor, pointer, "en")
+    assert told[0].text.endswith("Freight USD: 1,135")
+    assert told[0].is_sure
