@@ -132,7 +132,9 @@ class DocumentWords:
     party: str = ""
     """What a party is called before a colon: "Supplier:"."""
     day_column: str = ""
-    """The name of a column of a table that says when it was: "Read on date", not "Start date"."""
+    """The name of a column of a table that says when it was: "Delivery date", not "Start date"."""
+    time_column: str = ""
+    """What of the name of a column says anything of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,10 +108,12 @@ _NUMBERS = Numbers(
     # in May, last mar, Dec; neither "may I" nor "march on"
     month=r"(?<!\w)(?:(?:in|of|for|on|last|this|next|during|late|early|mid|\d|st|nd|rd|th)[ -]"
     rf"|(?!ma[yr]))(?i:{_MONTH})(?!\w)",
-    # since, from the end of, later than, ended 31, except in, mid-
-    before_open=r"\b(?:since|after|before|until|till?|by|from|to|through|between|and|or|than|except|without"
-    r"|not|(?:end|start|begin)(?:s|ed|ing|n?ing)?|mid|early|late)\b"
-    r"(?:[\s-]+(?:the|start|beginning|end|middle|mid|early|late|in|of|on|with|year|month|week)\b)*[\s-]*",
+    # since, from the end of, later than, ended 31, except in, before the last week of, mid-
+    before_open=r"\b(?:since|after|before|until|till?|by|from|to|through|between|and|or|than|except"
+    r"|excluding|excl|besides?|ignoring|without|not|compared|versus|vs|(?:end|start|begin)(?:s|ed|n?ing)?"
+    r"|mid|early|late)\b"
+    r"(?:[\s,.-]+(?:the|start|beginning|end|middle|mid|early|late|in|of|on|with|to|year|month|week|day"
+    r"|first|last|second|half|about|around|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b)*[\s,.-]*",
     # onwards, to May, or later, - May
     behind_open=r"\s*(?:(?:to|until|till?|through|onwards?|or|and)\b|[-–—/]\s*\w)",
     # 7 p.m., 7 o'clock
@@ -163,8 +165,9 @@ _DOCUMENTS = DocumentWords(
     r"|[A-Z][\w'’&.-]*+",
     party=r"from|to|bill(?:ed)? to|customer|client|supplier|contractor|landlord|tenant|buyer|seller"
     r"|lessor|lessee|employer|employee|vendor",
-    day_column=r"(?!.*\b(?:start|from|since|join|valid|effective|due|end|expir|until|birth|hire|sign|renew"
-    r"|next|review|open|retire|back|return))(?:.*\W)?(?:date|day|month|week|when)s?(?:\W.*)?",
+    day_column=r"(?:(?:read|log|visit|invoice|order|delivery|shift|insp|inspection|check|entry|incident"
+    r"|event|job|service|sale|trip|session)[\W_]+)?(?:date|day|month|week|when)",
+    time_column=r"date|day|month|week|season|when|time|from|since|until|valid|period|quarter|year",
 )
 
 _WORDS = PromptWords(

@@ -141,6 +141,7 @@ class Passages:
         strange = figures_not_in(statement, [*every, self.question])
         return all(
             figure.kind != "number"
+            or (figure.value[0] or 0.0) <= COUNTED
             or not figure.units.isdisjoint(_UNITS_OF_TIME)
             or _reckoned(figure, every)
             for figure in strange

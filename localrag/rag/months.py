@@ -1,9 +1,9 @@
 """Rows of another month than the one that a question is about.
 
 Sheets are alike from month to month, and so are the rows of a log: "cold room on 21 April" is
-answered from the row of 21 May as surely as from its own, by the search and by the model. Of 41
+answered from the row of 21 May as surely as from its own, by the search and by the model. Of 42
 questions of others that name one month the row that answers is never of another one by this, and
-143 of 557 other rows are (`benchmarks/probes/lookups.jsonl`; `benchmarks/log/2026-11.md`,
+153 of 571 other rows are (`benchmarks/probes/lookups.jsonl`; `benchmarks/log/2026-11.md`,
 2026-11-30, "another month").
 """
 
@@ -16,17 +16,21 @@ from localrag.documents.chunking import whole_text
 from localrag.documents.formats.table import shown_name
 from localrag.documents.tables import CELL_BREAK, named_rows
 from localrag.languages import any_of
-from localrag.text.figures import Month, months
+from localrag.text.figures import Month, any_is_open, months
 from localrag.types import ScoredChunk
 
-_DAY_COLUMN = re.compile(
-    rf"\s*(?:{any_of(lambda language: language.documents.day_column)})\s*", re.IGNORECASE
-)
+_DAY_COLUMN = re.compile(any_of(lambda language: language.documents.day_column), re.IGNORECASE)
+_TIME_COLUMN = re.compile(any_of(lambda language: language.documents.time_column), re.IGNORECASE)
 
 
 def says_when(column: str) -> bool:
     """Whether a column by its name says when something was, and not from or until when it holds."""
-    return _DAY_COLUMN.fullmatch(column) is not None
+    return _DAY_COLUMN.fullmatch(column.strip()) is not None
+
+
+def is_of_time(column: str) -> bool:
+    """Whether the name of a column says anything of time."""
+    return _TIME_COLUMN.search(column) is not None
 
 
 def is_of_another(month: Month | None, row: str) -> bool:
@@ -42,13 +46,14 @@ def _day_of(row: str) -> Month | None:
     """The month of the day that a row is of, by the names of its columns; None where none is."""
     cells = [cell.partition(": ") for cell in row.split(CELL_BREAK)]
     dates = [(name, month) for name, _, value in cells for month in months(value)]
-    return dates[0][1] if len(dates) == 1 and says_when(dates[0][0]) else None
+    is_one = len(dates) == 1 and says_when(dates[0][0])
+    return dates[0][1] if is_one and not any_is_open(row) else None
 
 
 def are_of_others(month: Month | None, passage: ScoredChunk) -> bool:
     """Whether a passage is rows of other months alone, where one is asked for.
 
-    By the days of all of them, or by the month of their file where they have no dates.
+    By the days of all of them, or by the month of their file where they say nothing of time.
     """
     if month is None or not passage.chunk.columns:
         return False
@@ -56,7 +61,10 @@ def are_of_others(month: Month | None, passage: ScoredChunk) -> bool:
     if any(map(month.may_be, months(whole_text(passage.chunk)) + names)):
         return False
     dated = [text for _, _, text in named_rows(passage.chunk) if months(text)]
-    return all(map(_day_of, dated)) if dated else bool(names)
+    if dated:
+        return all(map(_day_of, dated))
+    columns = (name for column in passage.chunk.columns for name in column.names)
+    return bool(names) and not any(map(is_of_time, columns))
 
 
 def of_file(title: str, source: str) -> list[Month]:

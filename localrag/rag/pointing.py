@@ -100,8 +100,9 @@ def pointed(
     if not shares:
         return ()
     if any(others):
-        rest = sum(share for share, other in zip(shares, others, strict=True) if not other)
-        whole = rest if rest >= LEAST_LEFT else 1.0
+        left = [share for share, other in zip(shares, others, strict=True) if not other]
+        # A single one that is left would be sure of itself.
+        whole = sum(left) if len(left) > 1 and sum(left) >= LEAST_LEFT else 1.0
         shares = [
             0.0 if other else share / whole for share, other in zip(shares, others, strict=True)
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from localrag.rag.months import of_file, says_when
+from localrag.rag.months import is_of_time, of_file, says_when
 from localrag.rag.question_words import Asked, Text
 from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
@@ -116,7 +116,9 @@ def are_of_other_months(question: str, dataset: Dataset) -> bool:
     dated = [some for date in dates for some in months(f"{date}-01")]
     if len(days) > 1 or any(map(month.may_be, [*named, *texts, *dated])):
         return False
-    return bool(dated) if days else bool(named) and not texts
+    if days:
+        return bool(dated)
+    return bool(named) and not texts and not any(is_of_time(c.name) for c in dataset.columns)
 
 
 def _texts(column: SheetColumn) -> str:

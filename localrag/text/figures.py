@@ -245,25 +245,28 @@ def _months(text: str) -> list[tuple[int, int, Month]]:
 
 def month_asked(question: str) -> Month | None:
     """The month that a question is about; None for none or several, and "since March"."""
-    named = [
-        (start, end, month)
-        for start, end, month in _months(question)
-        if _is_month(question, start, end, month)
-    ]
+    named = _months(question)
     numbers = frozenset[int]().union(*(month.numbers for _, _, month in named))
-    if len(numbers) != 1 or any(_is_open(question, start, end) for start, end, _ in named):
+    if len(numbers) != 1 or not any(_is_month(question, *entry) for entry in named):
+        return None
+    if any_is_open(question):
         return None
     dates = (figure.value[0] for figure in figures(question) if figure.kind == "date")
     years = {int(year) for year in dates if year}
     return Month(numbers, next(iter(years)) if len(years) == 1 else None)
 
 
+def any_is_open(text: str) -> bool:
+    """Whether other months are meant, too, by one that a text names: "from May"."""
+    return any(_is_open(text, start, end) for start, end, _ in _months(text))
+
+
 def _is_month(question: str, start: int, end: int, month: Month) -> bool:
     """Neither 24/7, which has no year, nor "under 18 may", nor "May I" where a sentence begins."""
-    named, before = question[start:end], question[:start].rstrip()
+    named, before = question[start:end], question[:start].rstrip(" ")
     if "/" in named and month.year is None:
         return False
-    if named in ("May", "March") and (not before or before[-1] in ".!?"):
+    if named.lower() in ("may", "march") and (not before or before[-1] in ".!?\n"):
         return False
     return not _MAY.fullmatch(named) or bool(_BEFORE_DAY.search(question[:start]))
 

@@ -56,6 +56,15 @@ LOG = rows("5/19 | cold room 3 | -18.1", "5/20 | cold room 3 | -18.4", "5/21 | c
         ("reachable 24/7?", None),
         ("May those under 18 may ask?", None),
         ("who is on the 3 may", 5),
+        ("March vs April: which month sold more?", None),
+        ("May I see the bill of April?", None),
+        ("Hello\nMay I bring a dog?", None),
+        ("deliveries after Friday 28 March", None),
+        ("before the last week of May", None),
+        ("excluding April, which month was warmest?", None),
+        ("4月除外哪个月最高", None),
+        ("比4月高的是哪个月", None),
+        ("请问，4月份水费多少", 4),
         ("how cold was it", None),
     ],
 )
@@ -70,7 +79,11 @@ def test_the_month_that_a_question_is_about(question: str, month: int | None) ->
         ("Day: 5/21 | Room: 3 | °C: -18.3", True),
         ("Day: 4/21 | Room: 3", False),
         ("Day: 21.05.2026 | Room: 3", True),
-        ("Read on date: 21.05.2026 | Room: 3", True),
+        ("Delivery date: 21.05.2026 | Room: 3", True),
+        ("Commencement date: 21.05.2026 | Rent: 500", False),
+        ("Date: from 21 May | Price: 5", False),
+        ("日期: 2025年5月起 | 单价: 0.62", False),
+        ("执行日期: 2025-01-01 | 电价: 0.62", False),
         ("Start date: 21.05.2026 | Room: 3", False),  # it may hold in April
         ("Paid: 21.05.2026 | Room: 3", False),
         ("21.05.2026 | Room: 3", False),
@@ -114,8 +127,15 @@ def test_a_passage_of_other_months_alone() -> None:
 def test_rows_without_dates_are_of_the_month_of_their_file(
     source: str, title: str, other: bool
 ) -> None:
-    passage = rows("C39 | Fenn | 41.00", "C40 | Dunn | 12.00", source=source, title=title)
+    lines, names = ("C39 | Fenn | 41.00", "C40 | Dunn | 12.00"), ("Unit", "Name", "Owes")
+    passage = rows(*lines, source=source, title=title, names=names)
     assert are_of_others(Month(frozenset({12})), passage) == other
+
+
+@pytest.mark.parametrize("column", ["Month", "月份", "Season", "Valid"])
+def test_a_column_that_says_anything_of_time_goes_before_the_file(column: str) -> None:
+    names = (column, "Sales")
+    assert not are_of_others(APRIL, rows("3 | 100", "4 | 200", source="s_2024-06.csv", names=names))
 
 
 def test_no_row_of_another_month_is_pointed_to() -> None:

@@ -234,6 +234,7 @@ def test_another_sentence_gives_way_to_the_one_that_is_pointed_to(
         (QUESTION, "It costs 45 pounds. Bring the form.", True),
         (QUESTION, "Within 45 days.", True),  # a time has many forms
         (QUESTION, "Ask Mia.", True),
+        (QUESTION, "Bring 1 copy.", True),  # as "one copy" has no figure
         ("How many kinds of claims are there?", "There are 3.", True),  # what is counted
         ("Is it 45 pounds?", "It is 45 pounds.", True),
     ],

@@ -428,5 +428,9 @@ def test_rows_of_other_months_than_the_one_that_is_asked_for(question: str, othe
     assert are_of_other_months(question, dataset(named)) == other
     unnamed = sheet("costs.csv", [("Work", "Cost"), ("roof", "12"), ("gate", "9")])
     assert not are_of_other_months(question, dataset(unnamed))
+    months = sheet("costs_2025-03.csv", [("Month", "Cost"), ("3", "12"), ("4", "9")])
+    assert not are_of_other_months(question, dataset(months))
+    begun = sheet("rents.csv", [("Commencement date", "Rent"), ("2025-03-02", "9")])
+    assert not are_of_other_months(question, dataset(begun))
     between = sheet("rents.csv", [("From", "To", "Rent"), ("2025-03-02", "2025-06-30", "9")])
     assert not are_of_other_months(question, dataset(between))
