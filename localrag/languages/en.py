@@ -105,17 +105,15 @@ _NUMBERS = Numbers(
     ),
     months={name[:3]: number for number, name in enumerate(_MONTHS, start=1)},
     month_words=tuple(f"{name} {name[:3]}" for name in _MONTHS),
-    # in May, last mar, Dec; neither "may I" nor "march on"
+    # in May, last mar, Dec; neither "May I" nor "march on"
     month=r"(?<!\w)(?:(?:in|of|for|on|last|this|next|during|late|early|mid|\d|st|nd|rd|th)[ -]"
-    rf"|(?!ma[yr]))(?i:{_MONTH})(?!\w)",
+    rf"|(?!(?i:ma[yr])))(?i:{_MONTH})(?!\w)",
     # since, from the end of, later than, ended 31, except in, before the last week of, mid-
     before_open=r"\b(?:since|after|before|until|till?|by|from|to|through|between|and|or|than|except"
     r"|excluding|excl|besides?|ignoring|without|not|compared|versus|vs|(?:end|start|begin)(?:s|ed|n?ing)?"
     r"|mid|early|late)\b"
     r"(?:[\s,.-]+(?:the|start|beginning|end|middle|mid|early|late|in|of|on|with|to|year|month|week|day"
     r"|first|last|second|half|about|around|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b)*[\s,.-]*",
-    # onwards, to May, or later, - May
-    behind_open=r"\s*(?:(?:to|until|till?|through|onwards?|or|and)\b|[-–—/]\s*\w)",
     # 7 p.m., 7 o'clock
     times=(r"\b(?P<hour>\d{1,2})(?P<minute>)\s*(?P<half>[ap]\.?m\b|o'clock)",),
     afternoon=words_of("pm p.m"),
@@ -145,7 +143,7 @@ _NUMBERS = Numbers(
 
 _DOCUMENTS = DocumentWords(
     kinds={
-        "amendment": r"\b(?:amendment|addendum|variation)s?\b",
+        "amendment": r"\b(?:amendment|addendum)s?\b",
         "contract": r"\b(?:contract|agreement|lease)s?\b",
         "invoice": r"\b(?:invoice)s?\b",
         "quotation": r"\b(?:quotation|quote)s?\b",
@@ -167,7 +165,6 @@ _DOCUMENTS = DocumentWords(
     r"|lessor|lessee|employer|employee|vendor",
     day_column=r"(?:(?:read|log|visit|invoice|order|delivery|shift|insp|inspection|check|entry|incident"
     r"|event|job|service|sale|trip|session)[\W_]+)?(?:date|day|month|week|when)",
-    time_column=r"date|day|month|week|season|when|time|from|since|until|valid|period|quarter|year",
 )
 
 _WORDS = PromptWords(

@@ -20,12 +20,12 @@ from itertools import combinations
 from typing import Literal
 
 from localrag.documents.chunking import passage_text
-from localrag.languages import is_spaced, union_of
+from localrag.languages import is_spaced
 from localrag.prompts import render
 from localrag.rag.base import Toolkit
 from localrag.rag.citations import LIST_MARK
 from localrag.rag.disagreement import CLAUSE_BREAK, DENIAL, bare_terms
-from localrag.rag.grading import Grade, Grader, Reading, as_read
+from localrag.rag.grading import Grade, Grader, Reading
 from localrag.rag.reading import Evidence, numbered_prompt
 from localrag.rag.statements import Statements
 from localrag.text.figures import COUNTED, Figure, beyond, counts_asked, figures, figures_not_in
@@ -62,7 +62,6 @@ prompt, a sentence is supported fully and in part (`benchmarks/log/2026-11.md`).
 LEAST = 3
 """Terms and figures below which words prove nothing: "20 euros" may be said of something else."""
 _NAME = re.compile(r"\b[A-Z][\w&.-]*[A-Z0-9][\w&-]*\b|(?<=[a-z0-9,] )[A-Z][\w'’-]{2,}")
-_UNITS_OF_TIME = union_of(lambda language: frozenset(language.numbers.time_units))
 _EMPTY = frozenset({*"它他她该此其", "it", "因为", "由于", "根据"})
 """Terms that say nothing by themselves."""
 _YES = re.compile(
@@ -129,23 +128,6 @@ class Passages:
                 quoted = any(citation.quote == closest.quote for citation in quotes)
                 return SupportFinding("fully supported", 1.0, quoted=quoted)
         return None
-
-    def have_figures(self, statement: str) -> bool:
-        """Whether each number of a statement stands in what was read or in the question.
-
-        What is counted or reckoned need not, nor a date or a time, which has many forms.
-        """
-        if counts_asked(self.question) is not None:
-            return True
-        every = [as_read(hit) for hit in self.chunks]
-        strange = figures_not_in(statement, [*every, self.question])
-        return all(
-            figure.kind != "number"
-            or (figure.value[0] or 0.0) <= COUNTED
-            or not figure.units.isdisjoint(_UNITS_OF_TIME)
-            or _reckoned(figure, every)
-            for figure in strange
-        )
 
     def stands_in(self, sentence: str, statement: str) -> bool:
         """Whether what a statement adds to the question stands in the sentence closest to both.

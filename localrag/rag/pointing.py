@@ -24,7 +24,6 @@ from localrag.rag.citations import (
     without_markers,
 )
 from localrag.rag.disagreement import DENIAL
-from localrag.rag.faithfulness import Passages
 from localrag.rag.grading import likelihoods
 from localrag.rag.months import is_of_another, of_file
 from localrag.rag.refusals import refuses
@@ -37,8 +36,6 @@ from localrag.types import Citation, ScoredChunk, Step
 SURE, SURE_ROW = 0.9, 0.8
 """The probability from which on a sentence, or a row, says the answer, whatever the model writes:
 what rests on two sentences is looked for in both."""
-LIKELY = 0.5
-"""The probability from which on it stands for an answer with a figure that stands nowhere."""
 LEAST_LEFT = 0.5
 """What is paid to rows of the month that is asked for from which on nothing else counts."""
 FEWEST, FEWEST_ROWS = 3, 2
@@ -161,28 +158,23 @@ def corrected(
     closest: Callable[[], str],
     question: str,
     echo: Echo | None,
-    read: Passages,
+    states: States,
     *,
     at_once: bool = False,
 ) -> Iterator[str]:
     """What is written, as it comes, but the document's sentences for a guess of the model.
 
     Those that it looked at, else the `closest`, for a bare yes or no; the one that it surely looked
-    at for another that this does not state, and the likeliest for one with a figure that stands
-    nowhere in what was `read`. Where that was told `at_once`, what stands behind it. `echo` is as
-    `without_guess` has it.
+    at for another that this does not state. Where that was told `at_once`, what stands behind it.
+    `echo` is as `without_guess` has it.
     """
     sentences = partial(in_place_of_verdict, pointed) if pointed else closest
     pieces = without_guess(written, sentences, echo)
-    if not pointed:
+    if not pointed or not pointed[0].is_sure:
         return pieces
     if at_once:
-        return behind_pointed(pieces, pointed[0], question, read.stands_in)
-    if pointed[0].is_sure:
-        return as_pointed(pieces, pointed[0], question, read.stands_in)
-    if pointed[0].probability < LIKELY:
-        return pieces
-    return as_pointed(pieces, pointed[0], question, lambda _, text: read.have_figures(text))
+        return behind_pointed(pieces, pointed[0], question, states)
+    return as_pointed(pieces, pointed[0], question, states)
 
 
 def as_pointed(

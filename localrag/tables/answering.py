@@ -188,9 +188,7 @@ def answered_after_all(
     Raises `GenerationError` from the model.
     """
     scope = plan.scope(question, chooser)
-    # Of several things that are asked for rows give one at most.
-    several = scope.operation == "SEVERAL"
-    if several or not scope.is_probed or scope.about_all < _PERHAPS_ALL:
+    if not scope.is_probed or scope.about_all < _PERHAPS_ALL:
         return False
     began = time.perf_counter()
     sheets = [rows for rows in access.sheets(access.records()) if len(rows.rows) <= MOST_ROWS]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from localrag.rag.months import is_of_time, of_file, says_when
+from localrag.rag.months import of_file, says_when
 from localrag.rag.question_words import Asked, Text
 from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
@@ -118,7 +118,7 @@ def are_of_other_months(question: str, dataset: Dataset) -> bool:
         return False
     if days:
         return bool(dated)
-    return bool(named) and not texts and not any(is_of_time(c.name) for c in dataset.columns)
+    return bool(named) and not texts and not any(says_when(c.name) for c in dataset.columns)
 
 
 def _texts(column: SheetColumn) -> str:

