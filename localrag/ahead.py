@@ -91,6 +91,10 @@ class AheadReport:
 
 
 Event = SectionRead | AheadReport
+Prompt = int | Sequence[Message]
+"""The first chunk of a section, or examples and a question behind them."""
+Tier = int | None
+"""How likely a section is to be asked about; None for examples, kept as what a question reads."""
 
 
 def kept_ahead(library: Library) -> list[AheadState]:
@@ -189,12 +193,6 @@ def read_ahead(
             yield SectionRead(source, heading, outcome.tokens, took, outcome.size)
             stopped.wait(took * (1 / bounds.share - 1))
     yield AheadReport(sections, there, tokens, seconds, size, ending, reason)
-
-
-Prompt = int | Sequence[Message]
-"""The first chunk of a section, or examples and a question behind them."""
-Tier = int | None
-"""How likely a section is to be asked about; None for examples, kept as what a question reads."""
 
 
 def _read(

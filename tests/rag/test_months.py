@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from fakes import HashEmbedder
@@ -134,33 +136,35 @@ def test_a_column_that_says_when_goes_before_the_file(column: str) -> None:
     assert not are_of_others(APRIL, rows("3 | 100", "4 | 200", source="s_2024-06.csv", names=names))
 
 
+def told(passage: ScoredChunk, question: str, shares: Sequence[float]) -> tuple[str, bool]:
+    """The row that is pointed to, by what is paid to each, and whether that is sure."""
+    attributor = Attributor([passage], Tokenizer(), lambda *_: Place(0), HashEmbedder())
+    texts = [row.standing.encode() for row in attributor.sentences(1)][-len(shares) :]
+    text = b"\n".join(texts)
+    paid = np.full(len(text), 1e-9, np.float32)
+    for part, share in zip(texts, shares, strict=True):
+        start = text.find(part)
+        paid[start : start + len(part)] = share / len(part)
+    attention = Attention(lambda: paid[None, None], np.arange(1, len(text) + 1), text)
+    pointer = Pointer(Direction(np.array([1.0], np.float32), 0.0, 0), attention)
+    first = pointed(question, 1, passage, attributor, pointer, "en")[0]
+    return first.text, first.is_sure
+
+
 def test_no_row_of_another_month_is_pointed_to() -> None:
     names = ("Day", "Room", "Afternoon", "Read by", "State")
     days = ("5/21", "4/20", "4/21")
     lines = (f"{day} | cold room 3 | -18.{n} | Martin | normal" for n, day in enumerate(days))
     passage = rows(" | ".join(names), *lines, names=names)
-    attributor = Attributor([passage], Tokenizer(), lambda *_: Place(0), HashEmbedder())
-    told_rows = attributor.sentences(1)[1:]
-    text = "\n".join(row.standing for row in told_rows).encode()
-
-    def told(
-        shares: tuple[float, ...], question: str = "How cold was room 3 on 21 April?"
-    ) -> tuple[str, bool]:
-        paid = np.full(len(text), 1e-9, np.float32)
-        for sentence, share in zip(told_rows, shares, strict=True):
-            part = sentence.standing.encode()
-            start = text.find(part)
-            paid[start : start + len(part)] = share / len(part)
-        attention = Attention(lambda: paid[None, None], np.arange(1, len(text) + 1), text)
-        pointer = Pointer(Direction(np.array([1.0], np.float32), 0.0, 0), attention)
-        first = pointed(question, 1, passage, attributor, pointer, "en")[0]
-        return first.text, first.is_sure
-
-    may, _, april = (row.told for row in told_rows)
-    assert told((0.9, 0.02, 0.08), "How cold was room 3?")[0] == may
-    assert told((0.4, 0.02, 0.58)) == (april, True)
+    asked = "How cold was room 3 on 21 April?"
+    may, april = (
+        f"Day: {day} | Room: cold room 3 | Afternoon: {cold} | Read by: Martin | State: normal"
+        for day, cold in (("5/21", "-18.0"), ("4/21", "-18.2"))
+    )
+    assert told(passage, "How cold was room 3?", (0.9, 0.02, 0.08))[0] == may
+    assert told(passage, asked, (0.4, 0.02, 0.58)) == (april, True)
     # Of what little is paid to April the most says nothing.
-    assert told((0.6, 0.02, 0.38)) == (april, False)
+    assert told(passage, asked, (0.6, 0.02, 0.38)) == (april, False)
 
 
 @pytest.mark.parametrize(
@@ -187,15 +191,8 @@ def test_of_two_rows_that_fill_a_passage_one_is_pointed_to() -> None:
     names = ("Invoice", "Customer", "Goods", "Boxes", "Freight USD")
     text = "\n".join(lines)
     chunk = Chunk(1, "d", 40, text, "", 1, 1, 40, 40 + len(text), (Columns(0, len(text), names),))
-    passage = ScoredChunk(chunk, 0.9, "shipping.xlsx")
-    attributor = Attributor([passage], Tokenizer(), lambda *_: Place(0), HashEmbedder())
-    first, total = (row.standing for row in attributor.sentences(1))
-    shown = f"{first}\n{total}".encode()
-    paid = np.full(len(shown), 1e-9, np.float32)
-    paid[: len(first.encode())] = 0.9 / len(first.encode())
-    paid[len(first.encode()) + 1 :] = 0.1 / len(total.encode())
-    attention = Attention(lambda: paid[None, None], np.arange(1, len(shown) + 1), shown)
-    pointer = Pointer(Direction(np.array([1.0], np.float32), 0.0, 0), attention)
-    told = pointed("What was the freight of the pears?", 1, passage, attributor, pointer, "en")
-    assert told[0].text.endswith("Freight USD: 1,135")
-    assert told[0].is_sure
+    first, is_sure = told(
+        ScoredChunk(chunk, 0.9, "shipping.xlsx"), "What was the freight of the pears?", (0.9, 0.1)
+    )
+    assert first.endswith("Freight USD: 1,135")
+    assert is_sure
