@@ -53,7 +53,7 @@ from localrag.models.llms.probes import (
 )
 from localrag.prompts import render
 from localrag.rag.calibration import probe_key
-from localrag.rag.grading import Reading, likelihoods, relevance_prompt
+from localrag.rag.grading import Reading, likelihoods, question_prompt
 from localrag.rag.pointing import FEWEST, SURE_ROW, in_place_of_verdict, pointed
 from localrag.rag.verdicts import SENTENCES
 from localrag.text.language import answer_language
@@ -106,10 +106,10 @@ class Case:
 
 
 def case_of(source: str, question: str, section: str, sentences: list[str], place: int) -> Case:
-    """A question as the grade of a section is asked for."""
+    """A question as the grade of a section is read."""
     language = answer_language(question)
     system = render("relevance_system", language, passage=section)
-    task = render("relevance", language, question=question.strip())
+    task = render("question", language, question=question.strip())
     messages = [Message("system", system), Message("user", task)]
     return Case(source, messages, sentences, place)
 
@@ -310,7 +310,7 @@ def pointer_of(
     language: LanguageCode,
 ) -> Pointer:
     """Where the model looks while it grades a passage."""
-    messages = relevance_prompt(question, Reading(language, (passage,)))
+    messages = question_prompt(question, Reading(language, (passage,)))
     layers = pointing_layers(points.layer)
     read = model.activations(messages, points.layer, keep=1, attending=layers)
     assert read.attention is not None

@@ -45,7 +45,7 @@ from localrag.config.settings import AnswerSettings, LlamaCppSettings, Settings
 from localrag.models.embeddings.folder import weights_sha256
 from localrag.models.llms.llama_cpp.model import LlamaCppModel
 from localrag.models.llms.probes import Direction, loaded, saved
-from localrag.prompts import with_examples
+from localrag.prompts import render, with_examples
 from localrag.rag.calibration import PROBE_CURVE, STARTER_PROBES, probe_key
 from localrag.tables import membership
 from localrag.tables.plan import COMPARES, COMPUTES_OF, FITS, PROBED_ABOUT_ALL, fit_messages
@@ -476,7 +476,7 @@ class Listener:
 
 
 def first_sections(documents: Path, questions: Sequence[str]) -> Iterator[list[list[Message]]]:
-    """Of each question the prompts by which the first sections of a search are graded."""
+    """Of each question the prompts at whose end the grades of the first sections are read."""
     settings = Settings()
     settings = msgspec.structs.replace(
         settings, answer=msgspec.structs.replace(settings.answer, tables=False)
@@ -501,7 +501,12 @@ def first_sections(documents: Path, questions: Sequence[str]) -> Iterator[list[l
                 listener.prompts.clear()
             with suppress(Enough):
                 rag.ask(question)
-            yield [prompt for listener in heard for prompt in listener.prompts]
+            asked = render("question", answer_language(question), question=question.strip())
+            yield [
+                [sections, Message("user", asked)]
+                for listener in heard
+                for sections, _ in listener.prompts
+            ]
 
 
 # -- states -------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def expect_possible(engine: Engine) -> None:
         case "off":
             raise UsageError(
                 "Nothing can be read ahead: the settings keep nothing that the model has read.",
-                hint="Set llm.kv_disk_mb and ahead.megabytes, to 512 and 384 for example.",
+                hint="Set llm.kv_disk_mb and ahead.megabytes, to 1000 and 800 for example.",
             )
         case "others":
             raise UsageError(

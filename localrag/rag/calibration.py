@@ -41,11 +41,15 @@ _PROBED_PROMPTS = {
         ("about_all", "compares", "several", "LIST", "COUNT", "SUM", "MAX"),
         ("scope", "scope_examples"),
     ),
-    **dict.fromkeys(("relevance", POINTS), ("relevance", "relevance_system")),
+    **dict.fromkeys(("relevance", POINTS), ("question", "relevance_system")),
     "fits": ("rows_fit", "rows_system"),
     "lists_documents": ("listed", "listed_examples"),
 }
-"""Those at whose end a state is read, by what is decided."""
+"""Those at whose end a state is read, by what is decided.
+
+Where the model looks was fitted with a longer task behind the question: the first sentence is right
+as often with the question alone (`benchmarks/log/2026-11.md`, 2026-11-30, "the question alone").
+"""
 STARTER_PROBES = "starter_probes.npz"
 """What `benchmarks/probes.py` fitted for the starter, beside this file."""
 
@@ -184,8 +188,9 @@ PROBE_CURVE = Curve(3.4, -3.2)
 
 That was chosen on the folders that the probe was fitted on, each read along what the others gave,
 with one question of seven that is not answered and a wrong answer as dear as a right one is worth,
-and with four other folders in view. It was kept for what is fitted on twenty folders more, which
-lets through 8 of 51 questions of those four that have no right section, 12 before.
+and with four other folders in view. It was kept for what is read from the question alone: of 44
+questions of two folders of others 19 are answered from the right section and 4 from another, where
+the fit before had 17 and 5.
 The bound of a strict answer (.76) and what is enough (.8) mean .67 and .82, as by the curve of the
 model's own grades.
 """

@@ -144,7 +144,7 @@ class Grader:
         Of a single one it is read from the model's state, where that was probed.
         """
         if len(reading.chunks) == 1:
-            messages = relevance_prompt(question, reading)
+            messages = question_prompt(question, reading)
             shallow = reading.is_shallow
             if seen := self._chooser.look("relevance", messages, keep=1, shallow=shallow):
                 probability, pointer = seen
@@ -249,6 +249,15 @@ def likelihoods(
 def relevance_prompt(question: str, reading: Reading) -> list[Message]:
     """What asks whether passages hold the answer; the first message is kept."""
     return reading.messages(render("relevance", reading.language, question=question.strip()))
+
+
+def question_prompt(question: str, reading: Reading) -> list[Message]:
+    """The question alone behind passages: nothing need be asked of a model whose state is read.
+
+    With what it is to reply behind it three times as many tokens tell less: an area of .906, and
+    .916 without, of 369 sections of made-up folders (`benchmarks/log/2026-11.md`, 2026-11-30).
+    """
+    return reading.messages(render("question", reading.language, question=question.strip()))
 
 
 def _supported(choice: Choice, language: LanguageCode) -> Grade:

@@ -12,6 +12,7 @@ import pytest
 from localrag.errors import BackendError
 from localrag.models.llms.base import LAST
 from localrag.models.llms.llama_cpp.hidden_states import Heads, HiddenStates
+from localrag.models.llms.llama_cpp.native import KVType
 
 WIDTH = 3
 
@@ -37,9 +38,9 @@ def states(*rows: float) -> Any:
     return np.repeat(np.array(rows, np.float32)[:, None], WIDTH, 1)
 
 
-def hidden(tensors: dict[int, tuple[bytes, Any]]) -> HiddenStates:
+def hidden(tensors: dict[int, tuple[bytes, Any]], kv_type: KVType = "f16") -> HiddenStates:
     c = SimpleNamespace(llama_cpp=SimpleNamespace(ggml_backend_sched_eval_callback=lambda f: f))
-    return HiddenStates(c, tensor_functions(tensors))
+    return HiddenStates(c, tensor_functions(tensors), kv_type)
 
 
 TENSORS = {
@@ -108,7 +109,7 @@ def softmax_of(queries: Any, keys: Any, first: int, kept: int) -> Any:
     shares = np.zeros((HEADS.queries, kept))
     for token, query in enumerate(queries):
         for head in range(HEADS.queries):
-            scores = keys[: first + token + 1, head // 2] @ query[head] / np.sqrt(HEADS.width)
+            scores = keys[: first + token + 1, head // 2] @ query[head] / np.sqrt(len(query[head]))
             exponentials = np.exp(scores - scores.max())
             shares[head] += (exponentials / exponentials.sum())[:kept]
     return shares
@@ -142,6 +143,82 @@ def test_attention_is_the_mean_of_the_shares_that_tokens_pay_to_kept_ones() -> N
         expected = softmax_of(queries[:3], numbers, 7, 7) + softmax_of(queries[3:], numbers, 10, 7)
         assert attention[layer] == pytest.approx(expected / 5, abs=1e-6)
     assert hidden_states.mean().tolist() == [1.0] * WIDTH
+
+
+TURNED = b" (reshaped) (view) (permuted)"
+
+
+def test_keys_of_8_bits_are_read_with_the_queries_that_stand_before_them() -> None:
+    """llama.cpp turns both then, and what it makes of the queries has no name of its own."""
+    random = np.random.default_rng(4)
+    heads = Heads(queries=4, keys=2, width=16)
+    queries = random.normal(size=(2, 5, 4, 16)).astype(np.float32)
+    blocks = np.zeros((2, 32), [("scale", "<f2"), ("values", "i1", 32)])
+    blocks["scale"] = random.uniform(0.01, 0.02, (2, 32))
+    blocks["values"] = random.integers(-127, 128, (2, 32, 32))
+    assert blocks.itemsize == 34
+    stored = [np.frombuffer(layer.tobytes(), "i1") for layer in blocks]
+    tensors = {}
+    for layer in range(2):
+        for start, end, at in ((0, 3, 10), (3, 5, 30)):
+            some = attention_tensors(
+                queries[layer, start:end], stored[layer], layer, at + 5 * layer
+            )
+            some[at + 5 * layer] = (TURNED, some[at + 5 * layer][1])
+            tensors |= some
+    hidden_states = hidden(tensors, "q8_0")
+    hidden_states.begin(1, WIDTH, heads, kept=7, layers=range(2))
+    for first, at in ((7, 10), (10, 30)):
+        hidden_states.watch(collects=True, first=first)
+        assert computed(hidden_states, at, at + 1) == [at, at + 1]
+        assert computed(hidden_states, at + 2, at + 5, at + 6) == [at + 2, at + 5, at + 6]
+        assert computed(hidden_states, at + 7) == [at + 7]
+    compute = hidden_states.attention()
+    assert compute is not None
+    for layer, shares in enumerate(compute()):
+        numbers = blocks["values"][layer] * blocks["scale"][layer].astype(np.float32)[:, None]
+        numbers = numbers.reshape(32, 2, 16)
+        expected = softmax_of(queries[layer, :3], numbers, 7, 7)
+        expected += softmax_of(queries[layer, 3:], numbers, 10, 7)
+        assert shares == pytest.approx(expected / 5, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kv_type", "name"),
+    [
+        ("f16", TURNED),
+        ("f16", b"kqv-0 (permuted)"),
+        ("q8_0", b"kqv-0 (permuted)"),
+        ("q8_0", b"cache_v_l0 (view) (permuted)"),
+    ],
+)
+def test_what_is_no_query_is_not_taken_for_one(kv_type: KVType, name: bytes) -> None:
+    queries = np.ones((1, HEADS.queries, HEADS.width), np.float32)
+    tensors = attention_tensors(queries, np.ones((4, 2, 5), np.float16), 0, 1)
+    tensors[1] = (name, queries)
+    hidden_states = hidden(tensors, kv_type)
+    hidden_states.begin(0, WIDTH, HEADS, kept=2, layers=range(1))
+    hidden_states.watch(collects=True, first=2)
+    computed(hidden_states, 1, 2)
+    computed(hidden_states, 3)
+    assert hidden_states.attention() is None
+
+
+def test_queries_that_tell_no_layer_serve_the_keys_behind_them_alone() -> None:
+    heads = Heads(queries=4, keys=2, width=16)
+    queries, stored = np.ones((1, 4, 16), np.float32), np.zeros(4 * 34, "i1")
+    tensors = {
+        **attention_tensors(queries, stored, 0, 1),
+        **attention_tensors(queries, stored, 1, 11),
+    }
+    tensors[1] = (TURNED, queries)
+    hidden_states = hidden(tensors, "q8_0")
+    for layers, is_shown in ((range(1), True), (range(2), False)):
+        hidden_states.begin(1, WIDTH, heads, kept=2, layers=layers)
+        hidden_states.watch(collects=True, first=2)
+        for part in ((1, 2), (3, 12), (13,)):
+            computed(hidden_states, *part)
+        assert (hidden_states.attention() is not None) == is_shown
 
 
 @pytest.mark.parametrize("name", [b"kq-0", b"cache_k_l0 (view)"])

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.decoding import STOPPED, Decoder, StopSign
 from localrag.models.llms.llama_cpp.gguf import check_gguf
 from localrag.models.llms.llama_cpp.hidden_states import Heads, HiddenStates
+from localrag.models.llms.llama_cpp.native import KVType
 from localrag.models.llms.llama_cpp.prefix_states import PrefixStates
 
 BATCH = 64
@@ -54,9 +55,6 @@ FORKS = 16
 _ALL_LAYERS = 999
 LONGEST_RUN = 1000
 """Characters of one kind, such as letters, that llama.cpp is given in a row."""
-
-KVType = Literal["f16", "q8_0"]
-"""Numbers of the KV cache: 16 bits, or 8 with a scale for every 32 (half the memory)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ class LlamaContext:
     ) -> None:
         check_gguf(path)
         self._c = c = native.load()
-        self._hidden = HiddenStates(c, native.ggml()) if shows_states else None
+        self._hidden = HiddenStates(c, native.ggml(), kv_type) if shows_states else None
         gpu = bool(c.llama_supports_gpu_offload())
         parameters = c.llama_model_default_params()
         parameters.n_gpu_layers = (_ALL_LAYERS if gpu_layers < 0 else gpu_layers) if gpu else 0
@@ -148,7 +146,7 @@ class LlamaContext:
         self._bytes_per_token = 0.0
         self.vocabulary_size = int(c.llama_vocab_n_tokens(self._vocab))
         queries, keys = int(c.llama_model_n_head(model)), int(c.llama_model_n_head_kv(model))
-        self._heads = Heads.of(queries, keys, self.width) if kv_type == "f16" else None
+        self._heads = Heads.of(queries, keys, self.width)
         log = "\n".join(native.log_lines())
         found = re.findall(r"offloaded (\d+)/(\d+) layers", log)
         offloaded, layers = found[-1] if found else (0, c.llama_model_n_layer(model) + 1)

@@ -14,9 +14,17 @@ from numpy.typing import NDArray
 
 from localrag.errors import BackendError
 from localrag.models.llms.base import LAST
+from localrag.models.llms.llama_cpp.native import KVType
 
-_SEEN = re.compile(rb"(Qcur|cache_k_l)-?(\d+) \(view\) \(permuted\)")
-"""Queries and keys of a layer as attention takes them: "Qcur-3 (view) (permuted)"."""
+_KEYS = re.compile(rb"cache_k_l(\d+) \(view\) \(permuted\)")
+"""The keys of a layer as attention takes them: "cache_k_l3 (view) (permuted)"."""
+_QUERIES = re.compile(rb"Qcur-(\d+) \(view\) \(permuted\)")
+"""Its queries: "Qcur-3 (view) (permuted)"."""
+_TURNED = re.compile(rb"(?:node_\d+)?(?: \((?:reshaped|view)\))+ \(permuted\)")
+"""The same where llama.cpp turns queries and keys, so that 8 bits say more of them: " (reshaped)
+(view) (permuted)". It tells no layer, but stands right before its keys."""
+_Q8_0 = np.dtype([("scale", "<f2"), ("values", "i1", 32)])
+"""A block of numbers as ggml's type q8_0 has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +51,11 @@ class Layer:
     """The queries of the tokens that look, in a layer, and the keys of all tokens up to the last.
 
     `queries` are those of each batch, shape (tokens, groups, heads of a group, width) float32,
-    `keys` of shape (tokens in all, groups, width) float16.
+    `keys` of shape (tokens in all, groups, width) float16 or float32.
     """
 
     queries: list[NDArray[np.float32]] = field(default_factory=list)
-    keys: NDArray[np.float16] = field(default_factory=lambda: np.zeros((0, 0, 0), np.float16))
+    keys: NDArray[np.floating[Any]] = field(default_factory=lambda: np.zeros((0, 0, 0), np.float16))
 
     def shares(self, kept: int) -> NDArray[np.float32]:
         """The mean of what the tokens pay to the first `kept`, shape (heads, kept)."""
@@ -77,11 +85,13 @@ class HiddenStates:
     Their hidden states behind a layer, and how much attention the heads of some layers up to it pay
     to the tokens before them. What comes behind the layer is not computed for these batches, so
     their tokens must leave the cache afterwards. `ggml` is the library that has llama.cpp's
-    tensors. What is read while it `stops` alone is computed as far, and adds nothing.
+    tensors, `kv_type` what type keys are kept as. What is read while it `stops` alone is computed
+    as far, and adds nothing.
     """
 
-    def __init__(self, c: Any, ggml: Any) -> None:
+    def __init__(self, c: Any, ggml: Any, kv_type: KVType) -> None:
         self._ggml = ggml
+        self._kv_type = kv_type
         ggml.ggml_get_name.argtypes = [ctypes.c_void_p]
         ggml.ggml_get_name.restype = ctypes.c_char_p
         ggml.ggml_nelements.argtypes = [ctypes.c_void_p]
@@ -101,6 +111,7 @@ class HiddenStates:
         self._kept = 0
         self._looks: dict[int, Layer] = {}
         self._queries: dict[int, int] = {}
+        self._turned: int | None = None
         self._first = 0
 
     def begin(
@@ -128,7 +139,9 @@ class HiddenStates:
         """
         self._collects, self._stops = collects, stops or collects
         self._ended, self._first = False, first
-        self._queries.clear()  # a graph that was built anew has others
+        # A graph that was built anew has others.
+        self._queries.clear()
+        self._turned = None
 
     def mean(self) -> NDArray[np.float32]:
         """The mean of what was collected, shape (width,). Raises `BackendError` for nothing."""
@@ -158,15 +171,15 @@ class HiddenStates:
         is_last = name == self._name
         seen = None if is_last else self._seen(name)
         if asked:
-            if seen and seen[1] == b"Qcur":
-                self._queries[int(seen[2])] = tensor
-            return is_last or bool(seen and seen[1] != b"Qcur")
+            if self._heads and self._collects:
+                self._note_queries(name, tensor, seen)
+            return is_last or bool(seen)
         if self._ended:
             return False
         self._ended = seen is None
         try:
             if seen:
-                self._attend(int(seen[2]), tensor)
+                self._attend(int(seen[1]), tensor)
             elif self._collects:
                 self._add(tensor)
         except Exception:  # raised here it would be lost; `mean` raises, `attention` gives None
@@ -176,13 +189,23 @@ class HiddenStates:
                 self._failed = True
         return not self._ended  # what follows is not needed
 
+    def _note_queries(self, name: bytes, tensor: int, keys: re.Match[bytes] | None) -> None:
+        """Keep those that a layer has: by their name, or right before its keys."""
+        if named := _QUERIES.fullmatch(name):
+            self._queries[int(named[1])] = tensor
+        elif self._kv_type != "f16" and _TURNED.fullmatch(name):
+            self._turned = tensor
+        elif keys and self._turned is not None:
+            self._queries[int(keys[1])] = self._turned
+            self._turned = None  # those of one layer
+
     def _seen(self, name: bytes) -> re.Match[bytes] | None:
-        """The queries or keys of one of the layers whose attention is wanted."""
-        seen = _SEEN.fullmatch(name) if self._heads and self._collects else None
-        return seen if seen and int(seen[2]) in self._layers else None
+        """The keys of one of the layers whose attention is wanted."""
+        seen = _KEYS.fullmatch(name) if self._heads and self._collects else None
+        return seen if seen and int(seen[1]) in self._layers else None
 
     def _add(self, tensor: int) -> None:
-        rows = self._numbers(tensor, np.float32).reshape(-1, self._width)
+        rows = self._numbers(tensor).reshape(-1, self._width)
         self._sum += rows.sum(0, dtype=np.float64)
         self._count += len(rows)
 
@@ -190,15 +213,27 @@ class HiddenStates:
         """Keep the queries of a batch and the keys before and in it: the cache will have others."""
         heads = self._heads
         assert heads is not None  # noqa: S101 - else no layer is looked at
-        queries = self._numbers(self._queries[layer], np.float32)
+        queries = self._numbers(self._queries[layer])
         queries = queries.reshape(-1, heads.keys, heads.queries // heads.keys, heads.width)
         last = self._first + len(queries)
-        keys = self._numbers(tensor, np.float16)[: last * heads.keys * heads.width]
+        keys = self._keys(tensor, last * heads.keys * heads.width)
         self._looks[layer].queries.append(queries)
         # Those of the batches before are among them.
-        self._looks[layer].keys = keys.reshape(last, heads.keys, heads.width).copy()
+        self._looks[layer].keys = keys.reshape(last, heads.keys, heads.width)
 
-    def _numbers(self, tensor: int, kind: type[np.floating[Any]]) -> NDArray[Any]:
-        numbers = np.empty(self._ggml.ggml_nelements(tensor), kind)
+    def _keys(self, tensor: int, count: int) -> NDArray[np.floating[Any]]:
+        """The first numbers of a tensor of keys."""
+        if count > self._ggml.ggml_nelements(tensor):  # llama.cpp would end the process
+            raise ValueError("fewer keys than tokens")
+        if self._kv_type == "f16":
+            return self._read(tensor, np.empty(count, np.float16))
+        blocks = self._read(tensor, np.empty(count // 32, _Q8_0))
+        keys: NDArray[np.float32] = blocks["values"] * blocks["scale"].astype(np.float32)[:, None]
+        return keys
+
+    def _numbers(self, tensor: int) -> NDArray[np.float32]:
+        return self._read(tensor, np.empty(self._ggml.ggml_nelements(tensor), np.float32))
+
+    def _read(self, tensor: int, numbers: NDArray[Any]) -> NDArray[Any]:
         self._ggml.ggml_backend_tensor_get(tensor, numbers.ctypes.data, 0, numbers.nbytes)
         return numbers

@@ -40,10 +40,10 @@ from localrag.models.llms.llama_cpp import native
 from localrag.models.llms.llama_cpp.chat_template import ChatTemplate, Prompt
 from localrag.models.llms.llama_cpp.context import (
     BATCH,
-    KVType,
     LlamaContext,
     OffloadReport,
 )
+from localrag.models.llms.llama_cpp.native import KVType
 from localrag.models.llms.llama_cpp.pace import PaceRecord
 from localrag.models.llms.llama_cpp.prefix_states import PrefixStates, key_of
 from localrag.models.llms.llama_cpp.state_files import StateFiles

@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from localrag.errors import BackendError
 from localrag.models.llms.llama_cpp import prebuilt
+
+KVType = Literal["f16", "q8_0"]
+"""Numbers of the KV cache: 16 bits, or 8 with a scale for every 32 (half the memory)."""
 
 _LOG: deque[str] = deque(maxlen=200)
 _log_callback: Any = None
