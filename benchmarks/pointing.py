@@ -168,7 +168,9 @@ def attention_of(cases: Sequence[Case], arguments: argparse.Namespace) -> list[N
         file = folder / f"{case.key}.npy"
         if not file.exists():
             layers = pointing_layers(arguments.layer)
-            read = model.activations(case.messages, layers[-1], keep=1, attending=layers)
+            read = model.activations(
+                case.messages, layers[-1], keep=1, attending=layers, shallow=True
+            )
             attention = read.attention
             paid = [attention and attention.to(sentence) for sentence in case.sentences]
             # A sentence that stands in a prompt otherwise than in its section gets nothing.

@@ -521,8 +521,10 @@ def states_of(cases: Sequence[Case], arguments: argparse.Namespace) -> NDArray[n
     for number, case in enumerate(order):
         file = folder / f"{case.key}.npy"
         if not file.exists():
-            state = model.activations(case.messages, arguments.layer, keep=case.keep).state
-            np.save(file, state)
+            activations = model.activations(
+                case.messages, arguments.layer, keep=case.keep, shallow=True
+            )
+            np.save(file, activations.state)
         if number % 100 == 0:
             print(f"{number} of {len(order)}", file=sys.stderr, flush=True)
     model.close()

@@ -144,13 +144,18 @@ class Grader:
         Of a single one it is read from the model's state, where that was probed.
         """
         if len(reading.chunks) == 1:
-            messages = question_prompt(question, reading)
+            messages = self.relevance_messages(question, reading)
             shallow = reading.is_shallow
             if seen := self._chooser.look("relevance", messages, keep=1, shallow=shallow):
                 probability, pointer = seen
                 value = PROBE_CURVE.grade(probability)
                 return Grade(value, probability=probability, pointer=pointer)
         return self.own_relevance(question, reading)
+
+    def relevance_messages(self, question: str, reading: Reading) -> list[Message]:
+        """What passages are graded by: the question alone where the model's state is read."""
+        is_read = self.is_probed and len(reading.chunks) == 1
+        return (question_prompt if is_read else relevance_prompt)(question, reading)
 
     def own_relevance(self, question: str, reading: Reading) -> Grade:
         """The same as the model itself says."""

@@ -161,11 +161,9 @@ def test_keys_of_8_bits_are_read_with_the_queries_that_stand_before_them() -> No
     tensors = {}
     for layer in range(2):
         for start, end, at in ((0, 3, 10), (3, 5, 30)):
-            some = attention_tensors(
-                queries[layer, start:end], stored[layer], layer, at + 5 * layer
-            )
-            some[at + 5 * layer] = (TURNED, some[at + 5 * layer][1])
-            tensors |= some
+            place, part = at + 5 * layer, queries[layer, start:end]
+            tensors |= attention_tensors(part, stored[layer], layer, place)
+            tensors[place] = (TURNED, part)
     hidden_states = hidden(tensors, "q8_0")
     hidden_states.begin(1, WIDTH, heads, kept=7, layers=range(2))
     for first, at in ((7, 10), (10, 30)):
@@ -213,7 +211,7 @@ def test_queries_that_tell_no_layer_serve_the_keys_behind_them_alone() -> None:
     }
     tensors[1] = (TURNED, queries)
     hidden_states = hidden(tensors, "q8_0")
-    for layers, is_shown in ((range(1), True), (range(2), False)):
+    for layers, is_shown in ((range(1), True), (range(2), False), (range(1, 2), False)):
         hidden_states.begin(1, WIDTH, heads, kept=2, layers=layers)
         hidden_states.watch(collects=True, first=2)
         for part in ((1, 2), (3, 12), (13,)):

@@ -32,7 +32,7 @@ from localrag.models.llms.probes import (
 )
 from localrag.models.registry.spec import catalogue
 from localrag.rag.calibration import PROBE_CURVE, load_probes, starter_calibration
-from localrag.rag.grading import Grader, Reading, likelihoods
+from localrag.rag.grading import Grader, Reading, likelihoods, relevance_prompt
 from localrag.tables.membership import LISTS_DOCUMENTS
 from localrag.tables.plan import FITS, Scope, scope
 from localrag.types import Chunk, Message, ScoredChunk
@@ -200,12 +200,29 @@ def test_states_say_whether_a_question_is_about_all(
 def test_a_passage_is_graded_by_the_models_state() -> None:
     """On the scale of the settings: their bound is the probability that was chosen for it."""
     passage = ScoredChunk(Chunk(1, "d", 0, "A", "", 1, 1, 0, 1), 0.5, "s")
-    probes = Probes(States([0.0], [-9.0]), {"relevance": along(1)})
-    grader = Grader(LogitChooser(ScriptedLLM(), probes))
-    likely, unlikely = (grader.relevance("q", Reading("en", (passage,))) for _ in range(2))
+    reader = States([0.0], [-9.0])
+    grader = Grader(LogitChooser(ScriptedLLM(), Probes(reader, {"relevance": along(1)})))
+    reading = Reading("en", (passage,))
+    likely, unlikely = (grader.relevance("q", reading) for _ in range(2))
     assert likely.probability == 0.5
     assert likely.value > AnswerSettings().min_answerable > unlikely.value
     assert PROBE_CURVE.probability(AnswerSettings().min_answerable) == pytest.approx(0.35, abs=0.01)
+    kept, task = reader.read[0][0]
+    assert task.content == "Question: q", "nothing is asked of a model whose state is read"
+    assert kept == relevance_prompt("q", reading)[0], "what is kept serves both"
+
+
+def test_what_is_foreseen_is_what_a_grade_reads() -> None:
+    passage = ScoredChunk(Chunk(1, "d", 0, "A", "", 1, 1, 0, 1), 0.5, "s")
+    one, two = (Reading("zh", (passage,) * count) for count in (1, 2))
+    probed, asked = (
+        Grader(LogitChooser(ScriptedLLM(), probes))
+        for probes in (Probes(States(), {"relevance": along(1)}), None)
+    )
+    assert probed.relevance_messages("谁？", one)[1].content == "问题：谁？"
+    for grader, reading in ((probed, two), (asked, one)):
+        expected = relevance_prompt("谁？", reading)
+        assert grader.relevance_messages("谁？", reading) == expected
 
 
 def test_the_model_itself_is_asked_of_several_passages_and_of_orders() -> None:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from localrag.rag.budget import seconds_spent
-from localrag.rag.grading import Reading, as_known, question_prompt, relevance_prompt
+from localrag.rag.grading import Reading, as_known, relevance_prompt
 from localrag.rag.pipeline import AnswerRun, Pieces
 from localrag.rag.relevance import MOST_WORDS
 from localrag.types import Step
@@ -34,12 +34,11 @@ class CostForecast:
             return
         started = time.perf_counter()
         readings = [Reading(run.language, (chunk,)) for chunk in chunks]
-        graded = question_prompt if run.grader.is_probed else relevance_prompt
-        prompts = [graded(run.question, reading) for reading in readings]
+        prompts = [run.grader.relevance_messages(run.question, reading) for reading in readings]
         uses = [meter.prompt_use(prompt, keep=1) for prompt in prompts]
         # Behind a passage that was read there is only a task, about as long as this one.
-        written = relevance_prompt(run.question, readings[0])[-1].content
-        task = run.tools.llm.count_tokens(written) / pace.prefill
+        task_text = relevance_prompt(run.question, readings[0])[-1].content
+        task = run.tools.llm.count_tokens(task_text) / pace.prefill
         answer = (1 + self.checks) * task + pace.reply / pace.decode
         words = 0.0
         if not run.grader.is_probed:

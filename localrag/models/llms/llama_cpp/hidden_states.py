@@ -172,7 +172,7 @@ class HiddenStates:
         seen = None if is_last else self._seen(name)
         if asked:
             if self._heads and self._collects:
-                self._note_queries(name, tensor, seen)
+                self._note_queries(name, tensor)
             return is_last or bool(seen)
         if self._ended:
             return False
@@ -189,15 +189,15 @@ class HiddenStates:
                 self._failed = True
         return not self._ended  # what follows is not needed
 
-    def _note_queries(self, name: bytes, tensor: int, keys: re.Match[bytes] | None) -> None:
+    def _note_queries(self, name: bytes, tensor: int) -> None:
         """Keep those that a layer has: by their name, or right before its keys."""
         if named := _QUERIES.fullmatch(name):
             self._queries[int(named[1])] = tensor
         elif self._kv_type != "f16" and _TURNED.fullmatch(name):
             self._turned = tensor
-        elif keys and self._turned is not None:
-            self._queries[int(keys[1])] = self._turned
-            self._turned = None  # those of one layer
+        elif (keys := _KEYS.fullmatch(name)) and self._turned is not None:
+            # Also of a layer that is not looked at: they are no other layer's.
+            self._queries[int(keys[1])], self._turned = self._turned, None
 
     def _seen(self, name: bytes) -> re.Match[bytes] | None:
         """The keys of one of the layers whose attention is wanted."""
