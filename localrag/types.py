@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-READER = 1
+READER = 2
 """How files are read: a higher number than a document's means that reading it again gives more."""
 
 PAGE_BREAK = "\n"

@@ -340,7 +340,7 @@ def table_lines(
     """The rows of a table, a line each; empty rows go.
 
     `header_rows` is how many of the first name the columns, where the file says so; else the cells
-    decide (`tables.header_rows_of`). Titles above and notes below a table are no rows.
+    decide (`tables.header_rows_of`). Titles and remarks above and notes below a table are no rows.
 
     `numbers` are those of a sheet's rows, from 0: a row has a mark where it does not follow the
     one above it, and now and then, so that the number of each row is found from the last mark.
@@ -365,7 +365,7 @@ def table_lines(
     due = -1
     for place, (number, cells) in enumerate(numbered_rows):
         is_row = first <= place < last
-        text = with_cells(cells if is_row else [cell for cell in cells if cell][:1])
+        text = with_cells(cells if is_row else list(dict.fromkeys(filter(None, cells))))
         marks: tuple[Mark, ...] = ()
         if number is not None:
             if number != due or number % _MARKED_ROW == 0:

@@ -159,9 +159,11 @@ _COLON = re.compile(r"[:：]$")
 
 
 def titles_of(rows: Sequence[Sequence[str]]) -> int:
-    """How many of the first rows say one thing only, above a table: its title, not a row."""
+    """How many of the first rows stand above a table: its title and remarks, no rows of it."""
     number = 0
-    while number < min(len(rows), _MOST_TITLES) and _is_title(rows[number]):
+    while number < min(len(rows), _MOST_TITLES) and (
+        _is_title(rows[number]) or _is_remark(rows[number], rows[number + 1 : number + 2 + _SAMPLE])
+    ):
         number += 1
     return number if any(len(_distinct(row)) > 1 for row in rows[number:]) else 0
 
@@ -171,6 +173,20 @@ def _is_title(row: Sequence[str]) -> bool:
     filled = [column for column, cell in enumerate(row) if cell]
     some = filled[0] > 0 and (len(filled) > 1 or _YEAR.fullmatch(row[filled[0]]) is not None)
     return len(_distinct(row)) == 1 and not some
+
+
+def _is_remark(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a row stands above names that need nothing above them, such as "Kept by: Anna".
+
+    Those below are as many as there are columns, each another one. A cell that spans columns is
+    no remark, nor is a row that fills more than two thirds of them.
+    """
+    width = max((len(other) for other in below), default=0)
+    spans = any(cell and cell == other for cell, other in pairwise(row))
+    if spans or 3 * sum(1 for cell in row if cell) > 2 * width:
+        return False
+    names = names_of(below[: header_rows_of(below)])
+    return len(names) == width and all(names) and len(set(names)) == width
 
 
 def header_rows_of(
@@ -183,7 +199,7 @@ def header_rows_of(
     `named` says that files of this kind begin with names.
     """
     width = len({column for row in rows for column, cell in enumerate(row) if cell})
-    if len(rows) < 2 or width < 2 or not _is_words(rows[0]):
+    if len(rows) < 2 or width < 2 or not _are_names(rows[0], rows[1 : 1 + _SAMPLE]):
         return 0
     counted = names_numbers(rows)
     if not counted and not named:
@@ -199,7 +215,8 @@ def header_rows_of(
         merged = any(a and a == b for a, b in pairwise(above))
         filled = any(b and not a for a, b in zip_longest(above, row, fillvalue=""))
         under = merged or (filled and counted)
-        if not under or not _is_words(row) or not names_numbers(rows[number:]):
+        below = rows[number + 1 : number + 1 + _SAMPLE]
+        if not under or not _are_names(row, below) or not names_numbers(rows[number:]):
             break
         number += 1
     names = [name for name in names_of(rows[:number]) if name]
@@ -212,16 +229,35 @@ def names_numbers(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row has words above a column of numbers, or years above columns."""
     first, body = rows[0], rows[1 : 1 + _SAMPLE]
     for column, name in enumerate(first):
-        below = (row[column] for row in body if column < len(row))
-        values = [cell for cell in below if not _NOTHING.fullmatch(cell)]
+        values = _values(body, column)
         if not name or not values:
             continue
         if _YEAR.fullmatch(name):
             if sum(1 for cell in values if _YEAR.fullmatch(cell)) < 0.4 * len(values):
                 return True
-        elif not _is_number(name) and sum(map(_is_number, values)) >= 0.6 * len(values):
+        elif _is_name(name, values) and sum(map(_is_number, values)) >= 0.6 * len(values):
             return True
     return False
+
+
+def _values(rows: Sequence[Sequence[str]], column: int) -> list[str]:
+    """The cells of a column that say something."""
+    cells_of = (row[column] for row in rows if column < len(row))
+    return [cell for cell in cells_of if not _NOTHING.fullmatch(cell)]
+
+
+def _is_name(cell: str, values: Sequence[str]) -> bool:
+    """Whether a cell could name a column of these values.
+
+    A number does where it has letters and they have none: "20GP" above 1550, "3月" above 12.
+    """
+    if not _is_number(cell) or _YEAR.fullmatch(cell):
+        return True
+    return _has_letters(cell) and bool(values) and not any(map(_has_letters, values))
+
+
+def _has_letters(cell: str) -> bool:
+    return any(map(str.isalpha, cell))
 
 
 def names_of(rows: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -247,11 +283,11 @@ def _filled_on(row: Sequence[str], below: Sequence[str] | None) -> list[str]:
     return filled
 
 
-def _is_words(row: Sequence[str]) -> bool:
-    """Whether the cells of a row could be names of columns: short, and no numbers but years."""
+def _are_names(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether the cells of a row could name the columns of the rows below it."""
     return all(
-        len(cell) <= _LONGEST_NAME and (not _is_number(cell) or _YEAR.fullmatch(cell))
-        for cell in row
+        len(cell) <= _LONGEST_NAME and _is_name(cell, _values(below, column))
+        for column, cell in enumerate(row)
         if cell
     )
 

@@ -50,6 +50,23 @@ def header(*rows: str) -> tuple[str, ...]:
             ["|2023||2024|", "|Q1|Q2|Q1|Q2", "a|1|2|3|4"],
             ("", "2023 Q1", "2023 Q2", "2024 Q1", "2024 Q2"),
         ),
+        # What tells numbers from names in a header is what stands below.
+        (["Zone|20GP|40HQ", "West|1550|2680", "East|1450|2530"], ("Zone", "20GP", "40HQ")),
+        (["部门|1月|2月", "客服|12|15", "保洁|8|9"], ("部门", "1月", "2月")),
+        (["Tea|20 kg", "Milk|40 kg"], ()),
+        # Remarks above names that need nothing above them.
+        (
+            ["March||Unit: GBP|", "Item|Price|Sold|Note", "Tea|3.50|12|new", "Milk|4|7|"],
+            ("Item", "Price", "Sold", "Note"),
+        ),
+        (
+            ["工资表||", "制表：张三||单位：元|", "姓名|部门|应发|实发", "李四|客服|5200|4800"],
+            ("姓名", "部门", "应发", "实发"),
+        ),
+        (
+            ["|Home||Abroad|", "Item|Sold|Sent|Sold|Sent", "Tea|3|12|4|6", "Milk|1|2|3|4"],
+            ("Item", "Home Sold", "Home Sent", "Abroad Sold", "Abroad Sent"),
+        ),
         # A title above is no row.
         (["Sales of the year", "Item|Price", "Tea|3.50", "Milk|4"], ("Item", "Price")),
         # Nothing says that these name columns.
@@ -79,6 +96,16 @@ def test_titles_and_notes_are_no_rows_and_bars_within_cells_part_nothing() -> No
     ]
     assert cells(lines[3].text) == cells("a | | b") == ["a", "", "b"]
     assert cells("| | b |") == ["", "", "b", ""]
+
+
+def test_of_the_remarks_above_a_table_each_is_kept() -> None:
+    rows = [["March", "", "", "Kept by", "Anna"], ["No", "Item", "Price", "Sold", "Note"]]
+    lines = table_lines([*rows, ["1", "Tea", "3.50", "12", "new"]])
+    assert [(line.text, line.table is not None) for line in lines] == [
+        ("March | Kept by | Anna", False),
+        ("No | Item | Price | Sold | Note", True),
+        ("1 | Tea | 3.50 | 12 | new", True),
+    ]
 
 
 def test_merged_cells_say_themselves_in_each_row_and_column() -> None:
