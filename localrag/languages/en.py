@@ -98,7 +98,8 @@ _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 
 _NUMBERS = Numbers(
     dates=(
-        # the 1st of June, 2025; June 1, 2025; June 2025
+        # 1-Jun-25, as spreadsheets write it; the 1st of June, 2025; June 1, 2025; June 2025
+        rf"(?<![\w-]){_DAY}-{_MONTH}-(?P<year>\d{{4}}|\d{{2}})(?![\w-])",
         rf"\b(?:the\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}(?![a-z])(?:,?\s+(?P<year>\d{{4}})\b)?",
         rf"\b{_MONTH}\s+{_DAY}\b(?!\s*[:%])(?:,?\s+(?P<year>\d{{4}})\b)?",
         rf"\b{_MONTH}(?:\s+of)?,?\s+(?P<year>\d{{4}})\b",

@@ -44,9 +44,24 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
             conditions.append(Condition(column.key, "=", whole[0]))
     dates = [figure for figure in figures(question) if figure.kind == "date"]
     prefix = date_text(dates[0]) if len(dates) == 1 else ""
-    if prefix:
+    if prefix := prefix or _month_of_rows(question, dataset):
         conditions += _dated(prefix, dataset.columns)
     return tuple(conditions)
+
+
+def _month_of_rows(question: str, dataset: Dataset) -> str:
+    """The month that a question is about, as dates begin with it in the rows: "2025-01".
+
+    By the only column of dates, if that says when it was; "" for none, and for that month of
+    several years.
+    """
+    month = month_asked(question)
+    days = [place for place, column in enumerate(dataset.columns) if column.kind == "date"]
+    if month is None or len(days) != 1 or not says_when(dataset.columns[days[0]].name):
+        return ""
+    begun = {str(row[days[0]])[:7] for row in dataset.rows if row[days[0]]}
+    those = [some for some in begun if any(map(month.may_be, months(f"{some}-01")))]
+    return those[0] if len(those) == 1 else ""
 
 
 def is_named(text: str, asked: Asked) -> bool:
@@ -84,8 +99,16 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     """The rows of the files or tabs that words of the question single out, else all.
 
     "fridges", of five logs two. Words for different ones, as in "from January to March", single out
-    nothing. A date is no such word, see `_dated`.
+    nothing. Of tables of other months than the one that is asked for none is meant.
     """
+    if len(dataset.tables) > 1 and month_asked(question):
+        tables = [
+            table
+            for table in dataset.tables
+            if not are_of_other_months(question, dataset_of([table]))
+        ]
+        if 0 < len(tables) < len(dataset.tables):
+            dataset = dataset_of(tables)
     folded_question = fold(question)
     names = [fold(f"{short_name(table.source)} {table.sheet}") for table in dataset.tables]
     words = {word for name in names for word in _WORD_OF_NAME.findall(name)}

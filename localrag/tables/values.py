@@ -14,7 +14,7 @@ from typing import Literal
 
 from localrag.languages import LANGUAGES
 from localrag.tables.records import ColumnKind, Value
-from localrag.text.figures import Figure, figures
+from localrag.text.figures import Figure, figures, full_year
 
 _CURRENCIES = {
     "£": "GBP", "gbp": "GBP", "€": "EUR", "eur": "EUR", "us$": "USD", "$": "USD", "usd": "USD",
@@ -288,8 +288,7 @@ def date_in(cell: str, order: DateOrder | None = None) -> str | None:
         year, month, day = int(match[1]), int(match[2]), int(match[3] or 0)
         return _checked_date(year, month, day)
     if match := _NUMERIC_DATE.fullmatch(cell):
-        first, second, year = int(match[1]), int(match[2]), int(match[3])
-        year += 0 if year > 99 else 2000 if year < 70 else 1900
+        first, second, year = int(match[1]), int(match[2]), full_year(int(match[3]))
         if order is None:
             return None
         day, month = (first, second) if order == "day first" else (second, first)

@@ -94,6 +94,8 @@ _GRAMMAR = (
 )
 _NO_UNIT = frozenset(_GRAMMAR.split())
 _BEFORE_UNIT = frozenset({"new", "more", "other", "different"})
+_LAST_CENTURY = 70
+"""From here on a year of two digits is one of the last century."""
 LARGE = 1000
 """From here on a number is hard to turn from one language's words into the other's."""
 COUNTED = 10
@@ -396,10 +398,21 @@ def _date(match: re.Match[str]) -> Figure | None:
         number: float | None = float(_MONTHS[name[:3].lower()])
     else:
         number = _whole(month)
-    value = (_whole(parts.get("year")), number, _whole(parts.get("day")))
+    year = _whole(parts.get("year"))
+    year = None if year is None else float(full_year(int(year)))
+    value = (year, number, _whole(parts.get("day")))
     if not (1 <= (value[1] or 1) <= 12 and 1 <= (value[2] or 1) <= 31):
         return None
     return Figure(match.start(), match.end(), "date", value)
+
+
+def full_year(year: int) -> int:
+    """A year of four digits, also for one that is written with two.
+
+    >>> full_year(25), full_year(98), full_year(1998)
+    (2025, 1998, 1998)
+    """
+    return year if year > 99 else year + (2000 if year < _LAST_CENTURY else 1900)
 
 
 def _time(match: re.Match[str]) -> Figure | None:
