@@ -25,6 +25,9 @@ LEAST_LOOKED_AT = 0.01
 """The share of what a model looks at in columns below which none is meant: 2 of 180 conditions that
 others ask for are below it, and .69 of the other columns (`benchmarks/log/2026-11.md`, 2026-11-30).
 """
+_DAY = re.compile(r"\d{4}-\d{2}-(\d{2})%?")
+"""A day: "2025-02-03"."""
+_AT = ("=", "begins with", "contains")
 _SHORTEST_NAME = 3
 """Letters of a value that a question may name."""
 
@@ -84,15 +87,27 @@ def is_meant(
 ) -> bool:
     """Whether a question may mean a condition: it has its words, or the model looks at its column.
 
-    `looked_at` are shares of columns by key, as `plan.looked_at` has them. A day says by itself of
-    which column it is, and so do two columns that are compared.
+    `looked_at` are shares of columns by key, as `plan.looked_at` has them. A date says by itself of
+    which column it is, and so do two columns that are compared. A day has to be named: a model
+    takes the first one for "in February", and none of 719 questions of others over sheets is about
+    a single day that it does not name.
     """
-    if condition.is_column or dataset.column(condition.key).kind == "date":
-        return True
     value = condition.value
+    if condition.is_column:
+        return True
+    if dataset.column(condition.key).kind == "date":
+        day = _DAY.fullmatch(str(value)) if condition.sign in _AT else None
+        return day is None or _names_number(asked.question, int(day[1]))
     if is_named(value if isinstance(value, str) else f"{value:.15g}", asked):
         return True
     return looked_at().get(condition.key, 1.0) >= LEAST_LOOKED_AT
+
+
+def _names_number(question: str, number: int) -> bool:
+    """Whether a question has a number, also as a part of a date: 3 in "3 March", "3/3" and 三号."""
+    if re.search(rf"(?<!\d)0?{number}(?!\d)", question):
+        return True
+    return any(number in figure.value for figure in figures(question))
 
 
 def of_named_files(question: str, dataset: Dataset) -> Dataset:
