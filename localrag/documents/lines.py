@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import repeat
+from itertools import groupby, repeat
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -352,7 +352,7 @@ def table_lines(
     ]
     cells_of = [cells for _, cells in numbered_rows]
     corner = bool(header_rows and cells_of and not cells_of[0][0])  # a header of one name
-    first = 0 if corner else titles_of(cells_of)
+    first = 0 if corner else titles_of(cells_of, remarks=not header_rows)
     last = len(numbered_rows) - notes_of(cells_of[first:])
     table = cells_of[first:last]
     header: TableHeader | None = None
@@ -365,7 +365,8 @@ def table_lines(
     due = -1
     for place, (number, cells) in enumerate(numbered_rows):
         is_row = first <= place < last
-        text = with_cells(cells if is_row else list(dict.fromkeys(filter(None, cells))))
+        # A title that spans columns stands in each of them.
+        text = with_cells(cells if is_row else [cell for cell, _ in groupby(filter(None, cells))])
         marks: tuple[Mark, ...] = ()
         if number is not None:
             if number != due or number % _MARKED_ROW == 0:

@@ -149,7 +149,7 @@ _NUMBER = re.compile(
     r"(?:\s*[A-Za-zµμΩ²³/]{1,4}|\s*[元万亿千克吨个件年月日天人次页项]{1,2})?"
 )
 _DATE = re.compile(
-    r"\d{4}\s*[-/.年]\s*\d{1,2}(?:\s*[-/.月]\s*\d{1,2}日?)?(?:[ T]\d{1,2}:\d{2}(?::\d{2})?)?"
+    r"\d{4}\s*[-/.年]\s*\d{1,2}(?:\s*[-/.月]\s*\d{1,2}日?|\s*月)?(?:[ T]\d{1,2}:\d{2}(?::\d{2})?)?"
 )
 _NOTHING = re.compile(r"[-—–/\\*.…]*|n/?a|无|null|none", re.IGNORECASE)
 _YEAR = re.compile(r"(?:19|20)\d\d\s*年?")
@@ -158,12 +158,16 @@ _BAR_WITHIN = re.compile(r"(?:^|(?<!\s)\s+)\|(?=\s|$)\s*")
 _COLON = re.compile(r"[:：]$")
 
 
-def titles_of(rows: Sequence[Sequence[str]]) -> int:
-    """How many of the first rows stand above a table: its title and remarks, no rows of it."""
+def titles_of(rows: Sequence[Sequence[str]], *, remarks: bool = True) -> int:
+    """How many of the first rows stand above a table: its title and remarks, no rows of it.
+
+    No `remarks` where it is known that the first rows name the columns.
+    """
     number = 0
-    while number < min(len(rows), _MOST_TITLES) and (
-        _is_title(rows[number]) or _is_remark(rows[number], rows[number + 1 : number + 2 + _SAMPLE])
-    ):
+    while number < min(len(rows), _MOST_TITLES):
+        row, below = rows[number], rows[number + 1 : number + 2 + _SAMPLE]
+        if not (_is_title(row) or (remarks and _is_remark(row, below))):
+            break
         number += 1
     return number if any(len(_distinct(row)) > 1 for row in rows[number:]) else 0
 
@@ -178,12 +182,14 @@ def _is_title(row: Sequence[str]) -> bool:
 def _is_remark(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a row stands above names that need nothing above them, such as "Kept by: Anna".
 
-    Those below are as many as there are columns, each another one. A cell that spans columns is
-    no remark, nor is a row that fills more than two thirds of them.
+    Those below stand above numbers, as many as there are columns, each another one. A cell that
+    spans columns is no remark, nor is a row that fills more than two thirds of them, or begins
+    above the second: as groups of columns do.
     """
     width = max((len(other) for other in below), default=0)
     spans = any(cell and cell == other for cell, other in pairwise(row))
-    if spans or 3 * sum(1 for cell in row if cell) > 2 * width:
+    filled = sum(1 for cell in row if cell)
+    if not row[0] or spans or 3 * filled > 2 * width or not below or not names_numbers(below):
         return False
     names = names_of(below[: header_rows_of(below)])
     return len(names) == width and all(names) and len(set(names)) == width
@@ -228,6 +234,7 @@ def header_rows_of(
 def names_numbers(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row has words above a column of numbers, or years above columns."""
     first, body = rows[0], rows[1 : 1 + _SAMPLE]
+    counted = 0
     for column, name in enumerate(first):
         values = _values(body, column)
         if not name or not values:
@@ -235,9 +242,12 @@ def names_numbers(rows: Sequence[Sequence[str]]) -> bool:
         if _YEAR.fullmatch(name):
             if sum(1 for cell in values if _YEAR.fullmatch(cell)) < 0.4 * len(values):
                 return True
-        elif _is_name(name, values) and sum(map(_is_number, values)) >= 0.6 * len(values):
-            return True
-    return False
+        elif not _is_number(name):
+            if sum(map(_is_number, values)) >= 0.6 * len(values):
+                return True
+        elif _names_plain_numbers(name, values):
+            counted += 1
+    return counted > 1
 
 
 def _values(rows: Sequence[Sequence[str]], column: int) -> list[str]:
@@ -246,14 +256,11 @@ def _values(rows: Sequence[Sequence[str]], column: int) -> list[str]:
     return [cell for cell in cells_of if not _NOTHING.fullmatch(cell)]
 
 
-def _is_name(cell: str, values: Sequence[str]) -> bool:
-    """Whether a cell could name a column of these values.
-
-    A number does where it has letters and they have none: "20GP" above 1550, "3月" above 12.
-    """
-    if not _is_number(cell) or _YEAR.fullmatch(cell):
-        return True
-    return _has_letters(cell) and bool(values) and not any(map(_has_letters, values))
+def _names_plain_numbers(name: str, values: Sequence[str]) -> bool:
+    """Whether a number has letters and those below have none: "20GP" above 1550, "3月" above 12."""
+    numbers = [value for value in values if _is_number(value)]
+    are_plain = 2 * len(numbers) >= len(values) and not any(map(_has_letters, numbers))
+    return _has_letters(name) and are_plain
 
 
 def _has_letters(cell: str) -> bool:
@@ -284,12 +291,21 @@ def _filled_on(row: Sequence[str], below: Sequence[str] | None) -> list[str]:
 
 
 def _are_names(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether the cells of a row could name the columns of the rows below it."""
-    return all(
-        len(cell) <= _LONGEST_NAME and _is_name(cell, _values(below, column))
+    """Whether the cells of a row could name the columns of the rows below it.
+
+    Short, and no numbers but years, and such as have letters above those that have none. One of
+    these alone may be an amount: "Tea" and "20 kg" above "Milk" and "40".
+    """
+    numbers = [
+        column
         for column, cell in enumerate(row)
-        if cell
-    )
+        if cell and _is_number(cell) and not _YEAR.fullmatch(cell)
+    ]
+    if any(len(cell) > _LONGEST_NAME for cell in row):
+        return False
+    if not all(_names_plain_numbers(row[column], _values(below, column)) for column in numbers):
+        return False
+    return not numbers or names_numbers([row, *below])
 
 
 def _is_form(rows: Sequence[Sequence[str]], width: int) -> bool:

@@ -37,8 +37,8 @@ _QUESTIONS = Questions(
 
 _NUMBERS = Numbers(
     dates=(
-        # 2025年6月1日, 25年6月, 六月一日, 6月底, 每月五日
-        rf"(?P<year>(?<!\d)\d{{2}}(?=\s*年\s*\d{{1,2}}\s*月)|\d{{3,4}}|[{HAN_DIGITS}]{{4}})\s*年"
+        # 2025年6月1日, 六月一日, 6月底, 每月五日
+        rf"(?P<year>\d{{3,4}}|[{HAN_DIGITS}]{{4}})\s*年"
         rf"(?:\s*(?P<month>{_SMALL})\s*月(?:份|\s*(?P<day>{_SMALL})\s*[日号])?)?",
         rf"(?P<month>{_SMALL})\s*月\s*(?P<day>{_SMALL})\s*[日号]",
         rf"(?<![\d.])(?P<month>{_SMALL})\s*月(?:份|(?=[初中底末至到起]))",

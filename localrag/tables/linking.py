@@ -14,7 +14,7 @@ from localrag.rag.question_words import Asked, Text
 from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
-from localrag.text.figures import figures, month_asked, months
+from localrag.text.figures import Month, figures, month_asked, months, names_day
 from localrag.text.normalize import fold
 
 _NAMES = ("file", "sheet")
@@ -55,16 +55,31 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
 def _month_of_rows(question: str, dataset: Dataset) -> str:
     """The month that a question is about, as dates begin with it in the rows: "2025-01".
 
-    By the only column of dates, if that says when it was; "" for none, and for that month of
-    several years.
+    By the only column of dates, if that says when it was; "" where the question names a day, where
+    anything else has that month for its name, and where it is there in several years.
     """
-    month = month_asked(question)
-    days = [place for place, column in enumerate(dataset.columns) if column.kind == "date"]
-    if month is None or len(days) != 1 or not says_when(dataset.columns[days[0]].name):
+    month, day = month_asked(question), _column_of_days(dataset)
+    if month is None or day is None or _is_named_elsewhere(month, dataset):
         return ""
-    begun = {str(row[days[0]])[:7] for row in dataset.rows if row[days[0]]}
+    if any(figure.kind == "date" and figure.value[2] for figure in figures(question)):
+        return ""
+    begun = {str(row[day])[:7] for row in dataset.rows if row[day]}
     those = [some for some in begun if any(map(month.may_be, months(f"{some}-01")))]
     return those[0] if len(those) == 1 else ""
+
+
+def _column_of_days(dataset: Dataset) -> int | None:
+    """The place of the only column of dates, if it says when something was."""
+    days = [place for place, column in enumerate(dataset.columns) if column.kind == "date"]
+    is_known = len(days) == 1 and says_when(dataset.columns[days[0]].name)
+    return days[0] if is_known else None
+
+
+def _is_named_elsewhere(month: Month, dataset: Dataset) -> bool:
+    """Whether a file, a tab, a column or a text of it has the month for its name."""
+    named = [some for table in dataset.tables for some in of_file(table.sheet, table.source)]
+    texts = [some for column in dataset.columns for some in months(_texts(column))]
+    return any(map(month.may_be, [*named, *texts]))
 
 
 def is_named(text: str, asked: Asked) -> bool:
@@ -89,25 +104,18 @@ def is_meant(
 
     `looked_at` are shares of columns by key, as `plan.looked_at` has them. A date says by itself of
     which column it is, and so do two columns that are compared. A day has to be named: a model
-    takes the first one for "in February", and none of 719 questions of others over sheets is about
-    a single day that it does not name.
+    takes the first one for "in February", and of 719 questions of others over sheets none is about
+    a single day.
     """
     value = condition.value
     if condition.is_column:
         return True
     if dataset.column(condition.key).kind == "date":
-        day = _DAY.fullmatch(str(value)) if condition.sign in _AT else None
-        return day is None or _names_number(asked.question, int(day[1]))
+        day = _DAY.fullmatch(str(value)) if condition.sign in _AT and asked.month else None
+        return day is None or names_day(asked.question, int(day[1]))
     if is_named(value if isinstance(value, str) else f"{value:.15g}", asked):
         return True
     return looked_at().get(condition.key, 1.0) >= LEAST_LOOKED_AT
-
-
-def _names_number(question: str, number: int) -> bool:
-    """Whether a question has a number, also as a part of a date: 3 in "3 March", "3/3" and 三号."""
-    if re.search(rf"(?<!\d)0?{number}(?!\d)", question):
-        return True
-    return any(number in figure.value for figure in figures(question))
 
 
 def of_named_files(question: str, dataset: Dataset) -> Dataset:
@@ -116,14 +124,7 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     "fridges", of five logs two. Words for different ones, as in "from January to March", single out
     nothing. Of tables of other months than the one that is asked for none is meant.
     """
-    if len(dataset.tables) > 1 and month_asked(question):
-        tables = [
-            table
-            for table in dataset.tables
-            if not are_of_other_months(question, dataset_of([table]))
-        ]
-        if 0 < len(tables) < len(dataset.tables):
-            dataset = dataset_of(tables)
+    dataset = _of_the_month(question, dataset)
     folded_question = fold(question)
     names = [fold(f"{short_name(table.source)} {table.sheet}") for table in dataset.tables]
     words = {word for name in names for word in _WORD_OF_NAME.findall(name)}
@@ -136,6 +137,38 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
     if not 0 < len(fewest) < len(names) or not all(fewest <= places for places in named):
         return dataset
     return dataset_of([dataset.tables[place] for place in sorted(fewest)])
+
+
+def _of_the_month(question: str, dataset: Dataset) -> Dataset:
+    """The rows of the tables that may be of the month that a question is about, else all.
+
+    By the months that files and tabs have for their names, else by the dates of the rows.
+    """
+    month, day = month_asked(question), _column_of_days(dataset)
+    if month is None or len(dataset.tables) < 2:
+        return dataset
+    known = [of_file(table.sheet, table.source) for table in dataset.tables]
+    if not any(month.may_be(some) for names in known for some in names):
+        if day is None or _is_named_elsewhere(month, dataset):
+            return dataset
+        known, first = [], 0
+        for table in dataset.tables:
+            rows = dataset.rows[first : first + len(table.rows)]
+            begun = {str(row[day])[:7] for row in rows if row[day]}
+            known.append([some for text in begun for some in months(f"{text}-01")])
+            first += len(rows)
+    kept = [
+        table
+        for table, names in zip(dataset.tables, known, strict=True)
+        if not names or any(map(month.may_be, names))
+    ]
+    if not 0 < len(kept) < len(dataset.tables):
+        return dataset
+    kinds = {column.name: column.kind for column in dataset.columns}
+    narrowed = dataset_of(kept)
+    # "03/02/2025" is a date beside "13/01/2025" alone.
+    is_alike = all(kinds.get(column.name) == column.kind for column in narrowed.columns)
+    return narrowed if is_alike else dataset
 
 
 def are_of_other_months(question: str, dataset: Dataset) -> bool:

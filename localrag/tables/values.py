@@ -75,11 +75,11 @@ _EMPTY = re.compile(r"[\s\-—–/\\*.…?？]*|n/?a\.?|null|none|无|暂无|未
 """The cell that holds nothing: "-", "n/a", "无"."""
 _NUMERIC_DATE = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})")
 """A date without its order: "03/04/2025"."""
-_ISO_DATE = re.compile(
-    r"(\d{4})\s*[-/.年]\s*(\d{1,2})(?:\s*[-/.月]\s*(\d{1,2})\s*[日号]?|\s*月)?"
-    r"(?:[ T]\d{1,2}:\d{2}(?::\d{2})?(?:\.\d+)?)?"
-)
+_ISO_DATE = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})(?:\s*[-/.月]\s*(\d{1,2})\s*[日号]?|\s*月)?")
 """A date with the year first: "2026-06-01", "2026/1/6", "2026年1月"."""
+
+_TIME_BEHIND = re.compile(r"(?<=\d)[ T]+\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?$")
+"""The time behind a date: " 14:05" in "01/03/2025 14:05"."""
 
 DateOrder = Literal["day first", "month first"]
 
@@ -283,7 +283,7 @@ def date_in(cell: str, order: DateOrder | None = None) -> str | None:
 
     `order` says how "03/04/2025" is meant in this column; without it such a cell is no date.
     """
-    cell = cell.strip()
+    cell = _TIME_BEHIND.sub("", cell.strip())
     if match := _ISO_DATE.fullmatch(cell):
         year, month, day = int(match[1]), int(match[2]), int(match[3] or 0)
         return _checked_date(year, month, day)
@@ -299,7 +299,8 @@ def date_in(cell: str, order: DateOrder | None = None) -> str | None:
     if len(stated) != 1 or cell[: stated[0].start].strip(" ,") or cell[stated[0].end :].strip(" ,"):
         return None
     value = _date_of(stated[0])
-    return value.text if value and len(value.text) > 4 else None
+    year, month, day = (int(part or 0) for part in stated[0].value)
+    return _checked_date(year, month, day) if value and month else None
 
 
 def date_order(cells: Iterable[str]) -> DateOrder | None:

@@ -53,7 +53,10 @@ def header(*rows: str) -> tuple[str, ...]:
         # What tells numbers from names in a header is what stands below.
         (["Zone|20GP|40HQ", "West|1550|2680", "East|1450|2530"], ("Zone", "20GP", "40HQ")),
         (["部门|1月|2月", "客服|12|15", "保洁|8|9"], ("部门", "1月", "2月")),
+        (["部门|1月|2月|3月", "客服|12|15|", "保洁|8|休|"], ("部门", "1月", "2月", "3月")),
         (["Tea|20 kg", "Milk|40 kg"], ()),
+        (["Allowance|25 days", "Taken|12", "Left|13"], ()),
+        (["姓名|韩雪|出生年月|1993年6月", "民族|汉|学历|大专", "住址|建设路15号|电话|139"], ()),
         # Remarks above names that need nothing above them.
         (
             ["March||Unit: GBP|", "Item|Price|Sold|Note", "Tea|3.50|12|new", "Milk|4|7|"],
@@ -66,6 +69,16 @@ def header(*rows: str) -> tuple[str, ...]:
         (
             ["|Home||Abroad|", "Item|Sold|Sent|Sold|Sent", "Tea|3|12|4|6", "Milk|1|2|3|4"],
             ("Item", "Home Sold", "Home Sent", "Abroad Sold", "Abroad Sent"),
+        ),
+        (
+            ["|Revenue||Cost|", "Month|Plan|Real|Budget|Spent", "Jan|1|2|3|4", "Feb|2|3|4|5"],
+            ("Month", "Revenue Plan", "Revenue Real", "Cost Budget", "Cost Spent"),
+        ),
+        # Names of words are none of the remarks above the first row.
+        (["|Basic|Pro", "Support|email|phone", "Hosting|shared|own"], ("", "Basic", "Pro")),
+        (
+            ["Name||Address||Contact|", "Anna|Smith|12 High St|Leeds|a@x.org|evenings"],
+            ("Name", "", "Address", "", "Contact"),
         ),
         # A title above is no row.
         (["Sales of the year", "Item|Price", "Tea|3.50", "Milk|4"], ("Item", "Price")),
@@ -99,13 +112,18 @@ def test_titles_and_notes_are_no_rows_and_bars_within_cells_part_nothing() -> No
 
 
 def test_of_the_remarks_above_a_table_each_is_kept() -> None:
-    rows = [["March", "", "", "Kept by", "Anna"], ["No", "Item", "Price", "Sold", "Note"]]
-    lines = table_lines([*rows, ["1", "Tea", "3.50", "12", "new"]])
+    remark = ["Kept by", "Anna", "", "Seen by", "Anna", ""]
+    rows = [remark, ["No", "Item", "Price", "Sold", "Left", "Note"]]
+    rows.append(["1", "Tea", "3.50", "12", "3", "new"])
+    lines = table_lines(rows)
     assert [(line.text, line.table is not None) for line in lines] == [
-        ("March | Kept by | Anna", False),
-        ("No | Item | Price | Sold | Note", True),
-        ("1 | Tea | 3.50 | 12 | new", True),
+        ("Kept by | Anna | Seen by | Anna", False),
+        ("No | Item | Price | Sold | Left | Note", True),
+        ("1 | Tea | 3.50 | 12 | 3 | new", True),
     ]
+    named = table_lines(rows, header_rows=1)[0].table
+    assert named is not None, "where the file says so, the first row names the columns"
+    assert named.names[:2] == ("Kept by", "Anna")
 
 
 def test_merged_cells_say_themselves_in_each_row_and_column() -> None:

@@ -665,7 +665,12 @@ def test_the_conditions_that_a_question_names_are_read_off_its_words() -> None:
     )
     assert linked("Orders at Oakmere", orders()) == ()
     assert linked("Hours in january", orders()) == (Condition("Day", "begins with", "2026-01"),)
-    assert linked("Hours since january", orders()) == ()
+    for question in ("Hours since january", "Hours on 9 January"):
+        assert linked(question, orders()) == ()
+    names = ("Period", "Tenant", "Date", "Paid")
+    rent = [("March", "Ng", "2025-04-02", "5"), ("April", "Ng", "2025-05-02", "6")]
+    paid = dataset_of([RawTable("/rent.csv", "", names, rent, [])])
+    assert linked("How much was paid for March?", paid) == (Condition("Period", "=", "March"),)
 
 
 def test_of_tables_of_several_months_those_of_another_are_left_out() -> None:
@@ -686,6 +691,21 @@ def test_of_tables_of_several_months_those_of_another_are_left_out() -> None:
     assert of_named_files("total litres in March", months).sources == ("/fuel 2.csv",)
     assert of_named_files("total litres since January", months) is months
     assert of_named_files("total litres in May", months) is months
+    # A payroll is paid in the month behind; "03/02/2025" is a date beside "13/01/2025" alone.
+    tables = [
+        RawTable(f"/payroll {name}.csv", "", ("Date", "Gross"), [(day, "7")] * 2, [])
+        for name, day in (("March", "2025-04-02"), ("April", "2025-05-02"))
+    ]
+    payroll = dataset_of(tables)
+    assert of_named_files("total gross in April", payroll).sources == ("/payroll April.csv",)
+    assert linked("total gross in April", payroll) == ()
+    tables = [
+        RawTable(f"/{n}.csv", "", ("Date", "Litres"), [(day, "7")] * 2, [])
+        for n, day in enumerate(("13/01/2025", "03/02/2025"))
+    ]
+    ordered = dataset_of(tables)
+    assert of_named_files("litres in February", ordered) is ordered
+    assert linked("litres in February", ordered) == (Condition("Date", "begins with", "2025-02"),)
 
 
 def test_a_count_of_none_is_a_misreading() -> None:

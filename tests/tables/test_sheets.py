@@ -347,7 +347,9 @@ def test_a_query_about_a_column_that_nobody_looked_at_is_a_misreading() -> None:
     assert read("How many repairs are dear?", repairs).sure
     assert read("How many are dear in March 2025?", dated).sure
     day = "SELECT COUNT(*) FROM data WHERE Date = '2025-03-04'"
-    assert read("How many were made in March?", day).doubt == "not meant"
+    for question in ("How many were made in March?", "3月做了几次？", "Made in March 2025?"):
+        assert read(question, day).doubt == "not meant"
+    assert read("How many were made at Easter?", day).doubt != "not meant"
     for question in ("How many were made on 4 March?", "Made on 4/3?", "三月四日做了几次？"):
         assert read(question, day).doubt != "not meant"
     assert read("How many are dear?", compared).sure
