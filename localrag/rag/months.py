@@ -22,6 +22,9 @@ from localrag.types import ScoredChunk
 
 _DAY_COLUMN = re.compile(any_of(lambda language: language.documents.day_column), re.IGNORECASE)
 
+_BEFORE_DIGITS = re.compile(r"(?<=[^\W\d])(?=\d)")
+"""Between a word and the digits behind it: "march25"."""
+
 
 def says_when(column: str) -> bool:
     """Whether a column by its name says when something was, and not from or until when it holds."""
@@ -66,4 +69,5 @@ def of_file(title: str, source: str) -> list[Month]:
     """The months that a document's title and its file's name give."""
     own = own_date(title, source)
     day = f"{own}-01" if len(own) == len("2024-11") else own
-    return months(f"{title}\n{shown_name(source).replace('_', ' ')}\n{day}")
+    name = _BEFORE_DIGITS.sub(" ", shown_name(source).replace("_", " "))
+    return months(f"{title}\n{name}\n{day}")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from localrag.rag.months import of_file, says_when
 from localrag.rag.question_words import Asked, Text
-from localrag.tables.query import Condition
+from localrag.tables.query import Condition, Query
 from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
 from localrag.text.figures import Month, figures, month_asked, months, names_day
@@ -118,6 +119,23 @@ def is_meant(
     return looked_at().get(condition.key, 1.0) >= LEAST_LOOKED_AT
 
 
+def grounded(query: Query, dataset: Dataset) -> Query:
+    """A query with each text looked for in the column that has it, where only one other does.
+
+    "Port" = 'Teratai Jaya', which is the name of a customer alone, finds nothing.
+    """
+    return replace(query, where=tuple(_grounded(condition, dataset) for condition in query.where))
+
+
+def _grounded(condition: Condition, dataset: Dataset) -> Condition:
+    if condition.sign != "=" or not is_value(condition, dataset):
+        return condition
+    value, known = fold(str(condition.value)), dataset.column(condition.key).values
+    having = [column.key for column in dataset.columns if value in map(fold, column.values)]
+    is_elsewhere = len(having) == 1 and known and condition.key not in having
+    return replace(condition, key=having[0]) if is_elsewhere else condition
+
+
 def of_named_files(question: str, dataset: Dataset) -> Dataset:
     """The rows of the files or tabs that words of the question single out, else all.
 
@@ -142,16 +160,17 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
 def _of_the_month(question: str, dataset: Dataset) -> Dataset:
     """The rows of the tables that may be of the month that a question is about, else all.
 
-    By the months that files and tabs have for their names, else by the dates of the rows.
+    By the months that files and tabs have for their names, else by the dates of their rows.
     """
     month, day = month_asked(question), _column_of_days(dataset)
     if month is None or len(dataset.tables) < 2:
         return dataset
-    known = [of_file(table.sheet, table.source) for table in dataset.tables]
-    if not any(month.may_be(some) for names in known for some in names):
+    names = [of_file(table.sheet, table.source) for table in dataset.tables]
+    known, first = names, 0
+    if not any(month.may_be(some) for of_name in names for some in of_name):
         if day is None or _is_named_elsewhere(month, dataset):
             return dataset
-        known, first = [], 0
+        known = []
         for table in dataset.tables:
             rows = dataset.rows[first : first + len(table.rows)]
             begun = {str(row[day])[:7] for row in rows if row[day]}
@@ -159,16 +178,15 @@ def _of_the_month(question: str, dataset: Dataset) -> Dataset:
             first += len(rows)
     kept = [
         table
-        for table, names in zip(dataset.tables, known, strict=True)
-        if not names or any(map(month.may_be, names))
+        for table, of_table in zip(dataset.tables, known, strict=True)
+        if not of_table or any(map(month.may_be, of_table))
     ]
     if not 0 < len(kept) < len(dataset.tables):
         return dataset
-    kinds = {column.name: column.kind for column in dataset.columns}
     narrowed = dataset_of(kept)
     # "03/02/2025" is a date beside "13/01/2025" alone.
-    is_alike = all(kinds.get(column.name) == column.kind for column in narrowed.columns)
-    return narrowed if is_alike else dataset
+    dates = [{c.name for c in some.columns if c.kind == "date"} for some in (dataset, narrowed)]
+    return narrowed if dates[0] == dates[1] else dataset
 
 
 def are_of_other_months(question: str, dataset: Dataset) -> bool:

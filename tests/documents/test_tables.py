@@ -16,7 +16,6 @@ from localrag.documents.lines import table_lines
 from localrag.documents.tables import cells, spread, with_names
 from localrag.types import Columns, Document
 
-
 PROBES = Path(__file__).parents[2] / "benchmarks" / "probes"
 
 
