@@ -366,7 +366,7 @@ def table_lines(
     for place, (number, cells) in enumerate(numbered_rows):
         is_row = first <= place < last
         # A title that spans columns stands in each of them.
-        text = with_cells(cells if is_row else [cell for cell, _ in groupby(filter(None, cells))])
+        text = with_cells(cells if is_row else [cell for cell, _ in groupby(cells) if cell])
         marks: tuple[Mark, ...] = ()
         if number is not None:
             if number != due or number % _MARKED_ROW == 0:

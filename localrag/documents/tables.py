@@ -183,13 +183,14 @@ def _is_remark(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a row stands above names that need nothing above them, such as "Kept by: Anna".
 
     Those below stand above numbers, as many as there are columns, each another one. A cell that
-    spans columns is no remark, nor is a row that fills more than two thirds of them, or begins
-    above the second: as groups of columns do.
+    spans columns is no remark, nor is a row that begins above the second, as groups of columns do,
+    or fills more than two thirds of them, half where nothing is left out between its cells.
     """
     width = max((len(other) for other in below), default=0)
     spans = any(cell and cell == other for cell, other in pairwise(row))
-    filled = sum(1 for cell in row if cell)
-    if not row[0] or spans or 3 * filled > 2 * width or not below or not names_numbers(below):
+    places = [place for place, cell in enumerate(row) if cell]
+    most = width / 2 if len(places) == len(row) or places[-1] < len(places) else 2 * width / 3
+    if not row[0] or spans or len(places) > most or not below or not names_numbers(below):
         return False
     names = names_of(below[: header_rows_of(below)])
     return len(names) == width and all(names) and len(set(names)) == width
@@ -222,7 +223,9 @@ def header_rows_of(
         filled = any(b and not a for a, b in zip_longest(above, row, fillvalue=""))
         under = merged or (filled and counted)
         below = rows[number + 1 : number + 1 + _SAMPLE]
-        if not under or not _are_names(row, below) or not names_numbers(rows[number:]):
+        # "Tea" beside "20 kg" and "30 kg" is a row; months below years are names.
+        is_row = row[0] not in ("", above[0]) and any(map(_is_amount, row))
+        if not under or is_row or not _are_names(row, below) or not names_numbers(rows[number:]):
             break
         number += 1
     names = [name for name in names_of(rows[:number]) if name]
@@ -263,6 +266,11 @@ def _names_plain_numbers(name: str, values: Sequence[str]) -> bool:
     return _has_letters(name) and are_plain
 
 
+def _is_amount(cell: str) -> bool:
+    """Whether it is a number and no year."""
+    return _is_number(cell) and not _YEAR.fullmatch(cell)
+
+
 def _has_letters(cell: str) -> bool:
     return any(map(str.isalpha, cell))
 
@@ -296,11 +304,7 @@ def _are_names(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     Short, and no numbers but years, and such as have letters above those that have none. One of
     these alone may be an amount: "Tea" and "20 kg" above "Milk" and "40".
     """
-    numbers = [
-        column
-        for column, cell in enumerate(row)
-        if cell and _is_number(cell) and not _YEAR.fullmatch(cell)
-    ]
+    numbers = [column for column, cell in enumerate(row) if _is_amount(cell)]
     if any(len(cell) > _LONGEST_NAME for cell in row):
         return False
     if not all(_names_plain_numbers(row[column], _values(below, column)) for column in numbers):

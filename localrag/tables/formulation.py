@@ -15,7 +15,7 @@ from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts import with_examples
 from localrag.tables.description import described, relevant
-from localrag.tables.linking import grounded, linked
+from localrag.tables.linking import linked
 from localrag.tables.query import (
     COMPUTES,
     Compute,
@@ -195,8 +195,7 @@ def _queries(
             seed=seed,
             keep=len(messages) - 1,
         )
-        query = query_of(sql_in(llm.complete(messages, options).text, dataset), dataset)
-        yield query and grounded(query, dataset)
+        yield query_of(sql_in(llm.complete(messages, options).text, dataset), dataset)
 
 
 def _query_messages(

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from localrag.rag.months import of_file, says_when
 from localrag.rag.question_words import Asked, Text
-from localrag.tables.query import Condition, Query
-from localrag.tables.sheets import Dataset, SheetColumn, dataset_of, short_name
+from localrag.tables.query import Condition
+from localrag.tables.sheets import Dataset, RawTable, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
 from localrag.text.figures import Month, figures, month_asked, months, names_day
 from localrag.text.normalize import fold
@@ -78,9 +77,16 @@ def _column_of_days(dataset: Dataset) -> int | None:
 
 def _is_named_elsewhere(month: Month, dataset: Dataset) -> bool:
     """Whether a file, a tab, a column or a text of it has the month for its name."""
-    named = [some for table in dataset.tables for some in of_file(table.sheet, table.source)]
-    texts = [some for column in dataset.columns for some in months(_texts(column))]
-    return any(map(month.may_be, [*named, *texts]))
+    named = (some for table in dataset.tables for some in of_file(table.sheet, table.source))
+    return any(map(month.may_be, named)) or any(map(month.may_be, _months_in(dataset)))
+
+
+def _months_in(dataset: Dataset) -> Iterator[Month]:
+    """The months that stand in names of columns and in columns of few texts."""
+    for column in dataset.columns:
+        if column.key not in _NAMES:
+            for text in (column.name, *column.values):
+                yield from months(text)
 
 
 def is_named(text: str, asked: Asked) -> bool:
@@ -119,23 +125,6 @@ def is_meant(
     return looked_at().get(condition.key, 1.0) >= LEAST_LOOKED_AT
 
 
-def grounded(query: Query, dataset: Dataset) -> Query:
-    """A query with each text looked for in the column that has it, where only one other does.
-
-    "Port" = 'Teratai Jaya', which is the name of a customer alone, finds nothing.
-    """
-    return replace(query, where=tuple(_grounded(condition, dataset) for condition in query.where))
-
-
-def _grounded(condition: Condition, dataset: Dataset) -> Condition:
-    if condition.sign != "=" or not is_value(condition, dataset):
-        return condition
-    value, known = fold(str(condition.value)), dataset.column(condition.key).values
-    having = [column.key for column in dataset.columns if value in map(fold, column.values)]
-    is_elsewhere = len(having) == 1 and known and condition.key not in having
-    return replace(condition, key=having[0]) if is_elsewhere else condition
-
-
 def of_named_files(question: str, dataset: Dataset) -> Dataset:
     """The rows of the files or tabs that words of the question single out, else all.
 
@@ -158,35 +147,44 @@ def of_named_files(question: str, dataset: Dataset) -> Dataset:
 
 
 def _of_the_month(question: str, dataset: Dataset) -> Dataset:
-    """The rows of the tables that may be of the month that a question is about, else all.
+    """The rows of the files or tabs with the name of the month that a question is about, else all.
 
-    By the months that files and tabs have for their names, else by the dates of their rows.
+    Where each has one month for its name, and no row of the others is dated in the one asked for:
+    a payroll may be paid in the month behind, and a statement named by the day of its issue.
     """
     month, day = month_asked(question), _column_of_days(dataset)
     if month is None or len(dataset.tables) < 2:
         return dataset
-    names = [of_file(table.sheet, table.source) for table in dataset.tables]
-    known, first = names, 0
-    if not any(month.may_be(some) for of_name in names for some in of_name):
-        if day is None or _is_named_elsewhere(month, dataset):
+    kept: list[RawTable] = []
+    kept_rows: list[tuple[object, ...]] = []
+    first = 0
+    for table in dataset.tables:
+        named = of_file(table.sheet, table.source)
+        if len({some.numbers for some in named}) != 1:
             return dataset
-        known = []
-        for table in dataset.tables:
-            rows = dataset.rows[first : first + len(table.rows)]
-            begun = {str(row[day])[:7] for row in rows if row[day]}
-            known.append([some for text in begun for some in months(f"{text}-01")])
-            first += len(rows)
-    kept = [
-        table
-        for table, of_table in zip(dataset.tables, known, strict=True)
-        if not of_table or any(map(month.may_be, of_table))
-    ]
+        rows = dataset.rows[first : first + len(table.rows)]
+        first += len(rows)
+        begun = {str(row[day])[:7] for row in rows if row[day]} if day is not None else set()
+        if any(map(month.may_be, named)):
+            kept.append(table)
+            kept_rows += rows
+        elif any(month.may_be(some) for text in begun for some in months(f"{text}-01")):
+            return dataset
     if not 0 < len(kept) < len(dataset.tables):
         return dataset
     narrowed = dataset_of(kept)
-    # "03/02/2025" is a date beside "13/01/2025" alone.
-    dates = [{c.name for c in some.columns if c.kind == "date"} for some in (dataset, narrowed)]
-    return narrowed if dates[0] == dates[1] else dataset
+    # By themselves "03/02/2025" is no date, and "1,125" another number.
+    places = {column.key: place for place, column in enumerate(dataset.columns)}
+    is_alike = all(
+        column.key in _NAMES
+        or (
+            column.key in places
+            and [row[place] for row in narrowed.rows]
+            == [row[places[column.key]] for row in kept_rows]
+        )
+        for place, column in enumerate(narrowed.columns)
+    )
+    return narrowed if is_alike else dataset
 
 
 def are_of_other_months(question: str, dataset: Dataset) -> bool:
@@ -200,7 +198,7 @@ def are_of_other_months(question: str, dataset: Dataset) -> bool:
     if month is None or any(not says_when(dataset.columns[place].name) for place in days):
         return False
     named = [some for table in dataset.tables for some in of_file(table.sheet, table.source)]
-    texts = [some for column in dataset.columns for some in months(_texts(column))]
+    texts = list(_months_in(dataset))
     dates = {str(row[place])[:7] for row in dataset.rows for place in days if row[place]}
     dated = [some for date in dates for some in months(f"{date}-01")]
     if len(days) > 1 or any(map(month.may_be, [*named, *texts, *dated])):
@@ -208,10 +206,6 @@ def are_of_other_months(question: str, dataset: Dataset) -> bool:
     if days:
         return bool(dated)
     return bool(named) and not texts and not any(says_when(c.name) for c in dataset.columns)
-
-
-def _texts(column: SheetColumn) -> str:
-    return " ".join((column.name, *column.values))
 
 
 def begins_word(word: str, text: str) -> bool:

@@ -307,7 +307,7 @@ def date_order(cells: Iterable[str]) -> DateOrder | None:
     """The order of day and month in a column, where a day beyond the twelfth shows it."""
     orders = set[DateOrder]()
     for cell in cells:
-        if match := _NUMERIC_DATE.fullmatch(cell.strip()):
+        if match := _NUMERIC_DATE.fullmatch(_TIME_BEHIND.sub("", cell.strip())):
             if int(match[1]) > 12:
                 orders.add("day first")
             elif int(match[2]) > 12:

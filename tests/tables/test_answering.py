@@ -673,24 +673,18 @@ def test_the_conditions_that_a_question_names_are_read_off_its_words() -> None:
     assert linked("How much was paid for March?", paid) == (Condition("Period", "=", "March"),)
 
 
-def test_of_tables_of_several_months_those_of_another_are_left_out() -> None:
-    rows = {
-        "january": ("02/01/2025", "13/01/2025"),
-        "february": ("2025-02-01", "2025-02-03"),
-        "march": ("1-Mar-25", "3-Mar-25"),
-    }
+def test_of_files_of_several_months_those_of_another_are_left_out() -> None:
+    days = {"jan 25": "13/01/2025", "feb25": "2025-02-01", "March 2025": "1-Mar-25"}
     tables = [
-        RawTable(
-            f"/fuel {n}.csv", "", ("Date", "Van", "Litres"), [(a, "V1", "7"), (b, "V2", "8")], []
-        )
-        for n, (a, b) in enumerate(rows.values())
+        RawTable(f"/fuel {name}.csv", "", ("Date", "Litres"), [(day, "7"), (day, "8")], [])
+        for name, day in days.items()
     ]
-    months = dataset_of(tables)
-    assert months.columns[0].kind == "date"
-    assert of_named_files("van 1 january, total litres?", months).sources == ("/fuel 0.csv",)
-    assert of_named_files("total litres in March", months).sources == ("/fuel 2.csv",)
-    assert of_named_files("total litres since January", months) is months
-    assert of_named_files("total litres in May", months) is months
+    fuel = dataset_of(tables)
+    assert fuel.columns[0].kind == "date"
+    assert of_named_files("van 1 january, total litres?", fuel).sources == ("/fuel jan 25.csv",)
+    assert of_named_files("total litres in March", fuel).sources == ("/fuel March 2025.csv",)
+    for question in ("total litres since January", "total litres in May"):
+        assert of_named_files(question, fuel) is fuel
     # A payroll is paid in the month behind; "03/02/2025" is a date beside "13/01/2025" alone.
     tables = [
         RawTable(f"/payroll {name}.csv", "", ("Date", "Gross"), [(day, "7")] * 2, [])

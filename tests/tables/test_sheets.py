@@ -21,7 +21,7 @@ from localrag.rag.question_words import Asked
 from localrag.tables.collections import Collection
 from localrag.tables.description import query_text
 from localrag.tables.formulation import MOST_QUERIES, Computed, compute
-from localrag.tables.linking import are_of_other_months, grounded, is_meant
+from localrag.tables.linking import are_of_other_months, is_meant
 from localrag.tables.plan import Rows, Scope, fitting, looked_at, ranked, scope
 from localrag.tables.query import Condition, Query, counted_rows, run, sql_of
 from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, raw_tables
@@ -360,23 +360,6 @@ def test_a_query_about_a_column_that_nobody_looked_at_is_a_misreading() -> None:
     empty = "SELECT COUNT(*) FROM data WHERE Note IS NULL"
     for question in ("How many are dear?", "How many are dear"):
         assert read(question, empty).doubt == "not meant"
-
-
-def test_a_value_is_looked_for_where_it_stands() -> None:
-    rows = [("Customer", "Port", "State", "Freight"), ("Teratai Jaya", "Klang", "open", "955")]
-    rows += [
-        ("Kestrel", "Osaka", "paid in May", "80"),
-        ("Osaka Foods", "Klang", "paid in June", "7"),
-    ]
-    freight = dataset(sheet("/freight.csv", rows))
-
-    def where(*conditions: tuple[str, str]) -> list[tuple[str, object]]:
-        query = Query("count", "", where=tuple(Condition(key, "=", v) for key, v in conditions))
-        return [(condition.key, condition.value) for condition in grounded(query, freight).where]
-
-    assert where(("Port", "teratai jaya")) == [("Customer", "teratai jaya")]
-    for condition in (("Port", "Osaka"), ("State", "late"), ("Port", "Teratai")):
-        assert where(condition) == [condition]
 
 
 def test_a_question_is_about_all_as_the_model_says() -> None:
