@@ -177,6 +177,7 @@ def _of_the_month(question: str, dataset: Dataset) -> Dataset:
     places = {column.key: place for place, column in enumerate(dataset.columns)}
     is_alike = all(
         column.key in _NAMES
+        or column.of
         or (
             column.key in places
             and [row[place] for row in narrowed.rows]
