@@ -25,6 +25,10 @@ LEAST_LOOKED_AT = 0.01
 """The share of what a model looks at in columns below which none is meant: 2 of 180 conditions that
 others ask for are below it, and .69 of the other columns (`benchmarks/log/2026-11.md`, 2026-11-30).
 """
+_FIRST_WORD = re.compile(r"[a-z]{4,}(?!\w)")
+"""The first word of a value: "teratai" of "teratai jaya"."""
+_HAN = re.compile(r"[\u4e00-\u9fff]{2,}")
+"""Signs of Chinese: "禾粒"."""
 _DAY = re.compile(r"\d{4}-\d{2}-(\d{2})%?")
 """A day: "2025-02-03"."""
 _AT = ("=", "begins with", "contains")
@@ -33,7 +37,7 @@ _SHORTEST_NAME = 3
 
 
 def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
-    """The conditions that the words of a question name: values of columns, and a date."""
+    """The conditions that the words of a question name: values, or their beginning, and a date."""
     folded_question = fold(question)
     conditions: list[Condition] = []
     for column in dataset.columns:
@@ -45,11 +49,47 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
         whole = [value for value in named if not any(value in other != value for other in named)]
         if len(whole) == 1:
             conditions.append(Condition(column.key, "=", whole[0]))
+    conditions += _begun(folded_question, dataset.columns, conditions)
     dates = [figure for figure in figures(question) if figure.kind == "date"]
     prefix = date_text(dates[0]) if len(dates) == 1 else ""
     if prefix := prefix or _month_of_rows(question, dataset):
         conditions += _dated(prefix, dataset.columns)
     return tuple(conditions)
+
+
+def _begun(
+    question: str, columns: Sequence[SheetColumn], named: Sequence[Condition]
+) -> list[Condition]:
+    """The values that a word of a folded question begins, where it begins no other.
+
+    "Teratai" of "Teratai Jaya", 禾粒 of 禾粒速冻. Of 24 values that 719 questions of others over
+    sheets begin so 22 are asked for, and of those that stand there whole 92 of 107.
+    """
+    begun: dict[str, list[Condition]] = {}
+    for column in columns:
+        if column.kind == "text" and column.key not in _NAMES and not column.of:
+            for value in column.values:
+                if start := _start_in(fold(value), question):
+                    begun.setdefault(start, []).append(Condition(column.key, "=", value))
+    whole = [fold(str(condition.value)) for condition in named]
+    those = [
+        conditions[0]
+        for start, conditions in begun.items()
+        if len(conditions) == 1 and not any(start in value for value in whole)
+    ]
+    keys = [condition.key for condition in (*named, *those)]
+    return [condition for condition in those if keys.count(condition.key) == 1]
+
+
+def _start_in(value: str, question: str) -> str:
+    """The first word of a longer value, if a question has it; in Chinese the longest beginning."""
+    if match := _FIRST_WORD.match(value):
+        is_part = match.end() < len(value) and not _stands_whole(value, question)
+        return match[0] if is_part and _stands_whole(match[0], question) else ""
+    if value in question:
+        return ""
+    starts = (value[:end] for end in range(len(value) - 1, 1, -1))
+    return next((some for some in starts if some in question and _HAN.fullmatch(some)), "")
 
 
 def _month_of_rows(question: str, dataset: Dataset) -> str:

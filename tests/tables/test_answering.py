@@ -673,6 +673,25 @@ def test_the_conditions_that_a_question_names_are_read_off_its_words() -> None:
     assert linked("How much was paid for March?", paid) == (Condition("Period", "=", "March"),)
 
 
+@pytest.mark.parametrize(
+    ("question", "values"),
+    [
+        ("freight for Teratai", ["Teratai Jaya"]),
+        ("freight for Teratai Jaya", ["Teratai Jaya"]),
+        ("禾粒那几票运费多少", ["禾粒速冻"]),
+        ("freight for Kestrel", []),  # which begins two
+        ("freight for Jaya", []),
+        ("freight for teratais", []),
+        ("Teratai and 禾粒", []),  # no row has both
+    ],
+)
+def test_a_word_that_begins_one_value_names_it(question: str, values: list[str]) -> None:
+    names = ["Teratai Jaya", "Kestrel Bay", "Kestrel Foods", "禾粒速冻"]
+    rows = [(name, "7") for name in names]
+    freight = dataset_of([RawTable("/f.csv", "", ("Customer", "Freight"), rows, [])])
+    assert [condition.value for condition in linked(question, freight)] == values
+
+
 def test_of_files_of_several_months_those_of_another_are_left_out() -> None:
     days = {"jan 25": "13/01/2025", "feb25": "2025-02-01", "March 2025": "1-Mar-25"}
     tables = [
