@@ -25,6 +25,8 @@ LEAST_LOOKED_AT = 0.01
 """The share of what a model looks at in columns below which none is meant: 2 of 180 conditions that
 others ask for are below it, and .69 of the other columns (`benchmarks/log/2026-11.md`, 2026-11-30).
 """
+_NO_WORD_BEFORE, _NO_WORD_BEHIND = r"(?<!(?a:\w))", r"(?!(?a:\w))"
+"""The edges of a Latin word, also amid Chinese: "4月份Teratai那几票"."""
 _FIRST_WORD = re.compile(r"[a-z]{4,}(?!\w)")
 """The first word of a value: "teratai" of "teratai jaya"."""
 _HAN = re.compile(r"[\u4e00-\u9fff]{2,}")
@@ -253,7 +255,7 @@ def begins_word(word: str, text: str) -> bool:
     """Whether a word of a text begins with it, as a plural does; in Chinese, whether it stands."""
     if not word.isascii():
         return word in text
-    return re.search(rf"(?<!\w){re.escape(word)}", text) is not None
+    return re.search(rf"{_NO_WORD_BEFORE}{re.escape(word)}", text) is not None
 
 
 def _stands_in(value: str, question: str) -> bool:
@@ -267,7 +269,8 @@ def _stands_whole(value: str, question: str) -> bool:
         return False
     if not value.isascii():
         return value in question
-    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", question) is not None
+    pattern = rf"{_NO_WORD_BEFORE}{re.escape(value)}{_NO_WORD_BEHIND}"
+    return re.search(pattern, question) is not None
 
 
 def _dated(prefix: str, columns: Sequence[SheetColumn]) -> Iterator[Condition]:

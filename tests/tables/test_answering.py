@@ -678,6 +678,8 @@ def test_the_conditions_that_a_question_names_are_read_off_its_words() -> None:
     [
         ("freight for Teratai", ["Teratai Jaya"]),
         ("freight for Teratai Jaya", ["Teratai Jaya"]),
+        ("4月份Teratai那几票运费多少", ["Teratai Jaya"]),
+        ("往Kestrel Bay一共出了几票", ["Kestrel Bay"]),
         ("禾粒那几票运费多少", ["禾粒速冻"]),
         ("freight for Kestrel", []),  # which begins two
         ("freight for Jaya", []),
