@@ -14,7 +14,7 @@ from localrag.rag.question_words import Asked, Text
 from localrag.tables.query import Condition
 from localrag.tables.sheets import Dataset, RawTable, SheetColumn, dataset_of, short_name
 from localrag.tables.values import date_text
-from localrag.text.figures import Month, figures, month_asked, months, names_day
+from localrag.text.figures import Month, figures, month_asked, months
 from localrag.text.normalize import fold
 
 _NAMES = ("file", "sheet")
@@ -27,15 +27,8 @@ others ask for are below it, and .69 of the other columns (`benchmarks/log/2026-
 """
 _NO_WORD_BEFORE, _NO_WORD_BEHIND = r"(?<!(?a:\w))", r"(?!(?a:\w))"
 """The edges of a Latin word, also amid Chinese: "4月份Teratai那几票"."""
-_FIRST_WORD = re.compile(r"[a-z]{4,}(?!\w)")
-"""The first word of a value: "teratai" of "teratai jaya"."""
-_HAN = re.compile(r"[\u4e00-\u9fff]{2,}")
-"""Signs of Chinese: "禾粒"."""
-_DAY = re.compile(r"\d{4}-\d{2}-(\d{2})%?")
-"""A day: "2025-02-03"."""
-_AT = ("=", "begins with", "contains")
-_SHORTEST_NAME = 3
-"""Letters of a value that a question may name."""
+_SHORTEST_NAME, _SHORTEST_START = 3, 4
+"""Letters of a value that a question may name, and of the beginning of a longer one."""
 
 
 def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
@@ -54,7 +47,7 @@ def linked(question: str, dataset: Dataset) -> tuple[Condition, ...]:
     conditions += _begun(folded_question, dataset.columns, conditions)
     dates = [figure for figure in figures(question) if figure.kind == "date"]
     prefix = date_text(dates[0]) if len(dates) == 1 else ""
-    if prefix := prefix or _month_of_rows(question, dataset):
+    if prefix:
         conditions += _dated(prefix, dataset.columns)
     return tuple(conditions)
 
@@ -64,7 +57,7 @@ def _begun(
 ) -> list[Condition]:
     """The values that a word of a folded question begins, where it begins no other.
 
-    "Teratai" of "Teratai Jaya", 禾粒 of 禾粒速冻. Of 24 values that 719 questions of others over
+    "Teratai" of "Teratai Jaya", 禾粒 of 禾粒速冻. Of 26 values that 719 questions of others over
     sheets begin so 22 are asked for, and of those that stand there whole 92 of 107.
     """
     begun: dict[str, list[Condition]] = {}
@@ -84,30 +77,15 @@ def _begun(
 
 
 def _start_in(value: str, question: str) -> str:
-    """The first word of a longer value, if a question has it; in Chinese the longest beginning."""
-    if match := _FIRST_WORD.match(value):
-        is_part = match.end() < len(value) and not _stands_whole(value, question)
-        return match[0] if is_part and _stands_whole(match[0], question) else ""
-    if value in question:
+    """The longest beginning of a value that a question has, in Latin letters up to a blank."""
+    if _stands_in(value, question):
         return ""
-    starts = (value[:end] for end in range(len(value) - 1, 1, -1))
-    return next((some for some in starts if some in question and _HAN.fullmatch(some)), "")
-
-
-def _month_of_rows(question: str, dataset: Dataset) -> str:
-    """The month that a question is about, as dates begin with it in the rows: "2025-01".
-
-    By the only column of dates, if that says when it was; "" where the question names a day, where
-    anything else has that month for its name, and where it is there in several years.
-    """
-    month, day = month_asked(question), _column_of_days(dataset)
-    if month is None or day is None or _is_named_elsewhere(month, dataset):
-        return ""
-    if any(figure.kind == "date" and figure.value[2] for figure in figures(question)):
-        return ""
-    begun = {str(row[day])[:7] for row in dataset.rows if row[day]}
-    those = [some for some in begun if any(map(month.may_be, months(f"{some}-01")))]
-    return those[0] if len(those) == 1 else ""
+    if value.isascii():
+        ends = [end for end, sign in enumerate(value) if sign == " " and end >= _SHORTEST_START]
+    else:
+        ends = list(range(1, len(value)))
+    starts = (value[:end] for end in reversed(ends))
+    return next((some for some in starts if _stands_in(some, question)), "")
 
 
 def _column_of_days(dataset: Dataset) -> int | None:
@@ -115,12 +93,6 @@ def _column_of_days(dataset: Dataset) -> int | None:
     days = [place for place, column in enumerate(dataset.columns) if column.kind == "date"]
     is_known = len(days) == 1 and says_when(dataset.columns[days[0]].name)
     return days[0] if is_known else None
-
-
-def _is_named_elsewhere(month: Month, dataset: Dataset) -> bool:
-    """Whether a file, a tab, a column or a text of it has the month for its name."""
-    named = (some for table in dataset.tables for some in of_file(table.sheet, table.source))
-    return any(map(month.may_be, named)) or any(map(month.may_be, _months_in(dataset)))
 
 
 def _months_in(dataset: Dataset) -> Iterator[Month]:
@@ -152,16 +124,11 @@ def is_meant(
     """Whether a question may mean a condition: it has its words, or the model looks at its column.
 
     `looked_at` are shares of columns by key, as `plan.looked_at` has them. A date says by itself of
-    which column it is, and so do two columns that are compared. A day has to be named: a model
-    takes the first one for "in February", and of 719 questions of others over sheets none is about
-    a single day.
+    which column it is, and so do two columns that are compared.
     """
-    value = condition.value
-    if condition.is_column:
+    if condition.is_column or dataset.column(condition.key).kind == "date":
         return True
-    if dataset.column(condition.key).kind == "date":
-        day = _DAY.fullmatch(str(value)) if condition.sign in _AT and asked.month else None
-        return day is None or names_day(asked.question, int(day[1]))
+    value = condition.value
     if is_named(value if isinstance(value, str) else f"{value:.15g}", asked):
         return True
     return looked_at().get(condition.key, 1.0) >= LEAST_LOOKED_AT

@@ -227,7 +227,10 @@ def months(text: str) -> list[Month]:
 
 def _months(text: str) -> list[tuple[int, int, Month]]:
     """Where they stand, and which they are, in their order."""
-    dates, rest = _dates_of(text)
+    dates = [figure for figure in figures(text) if figure.kind == "date"]
+    rest = blanked(text, dates)
+    bare = (match for pattern in _BARE_MONTHS for match in pattern.finditer(rest))
+    dates += filter(None, map(_date, bare))
     named = [
         (figure.start, figure.end, Month(frozenset((int(month),)), int(year) if year else None))
         for figure in dates
@@ -240,26 +243,6 @@ def _months(text: str) -> list[tuple[int, int, Month]]:
         month = Month(frozenset(number for number in numbers if 1 <= number <= 12), year)
         named.append((*match.span(), month))
     return sorted((entry for entry in named if entry[2].numbers), key=lambda entry: entry[0])
-
-
-def _dates_of(text: str) -> tuple[list[Figure], str]:
-    """Its dates and the months by themselves, and the text with blanks for the dates."""
-    dates = [figure for figure in figures(text) if figure.kind == "date"]
-    rest = blanked(text, dates)
-    bare = (match for pattern in _BARE_MONTHS for match in pattern.finditer(rest))
-    return [*dates, *filter(None, map(_date, bare))], rest
-
-
-def names_day(text: str, day: int) -> bool:
-    """Whether a text has a day of a month, or its number beside dates and months.
-
-    >>> names_day("hours on 3 March", 3), names_day("van 3", 3), names_day("in 3月", 3)
-    (True, True, False)
-    """
-    dates, _ = _dates_of(text)
-    if any(figure.value[2] == day for figure in dates):
-        return True
-    return re.search(rf"(?<!\d)0?{day}(?!\d)", blanked(text, dates)) is not None
 
 
 def month_asked(question: str) -> Month | None:
