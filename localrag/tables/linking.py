@@ -80,6 +80,7 @@ def _start_in(value: str, question: str) -> str:
     """The longest beginning of a value that a question has, in Latin letters up to a blank."""
     if _stands_in(value, question):
         return ""
+    value = value[: len(question) + 1]  # a cell may be a whole text
     if value.isascii():
         ends = [end for end, sign in enumerate(value) if sign == " " and end >= _SHORTEST_START]
     else:
@@ -232,12 +233,10 @@ def _stands_in(value: str, question: str) -> bool:
 
 
 def _stands_whole(value: str, question: str) -> bool:
-    if not value:
+    if not value or value not in question:
         return False
-    if not value.isascii():
-        return value in question
     pattern = rf"{_NO_WORD_BEFORE}{re.escape(value)}{_NO_WORD_BEHIND}"
-    return re.search(pattern, question) is not None
+    return not value.isascii() or re.search(pattern, question) is not None
 
 
 def _dated(prefix: str, columns: Sequence[SheetColumn]) -> Iterator[Condition]:
