@@ -45,7 +45,10 @@ class Exchange(BaseHTTPRequestHandler):
     heard: Request
 
     def _answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # as a client does that is killed while it sends
+            raise ConnectionResetError(f"{len(body)} of {length} bytes came")
         self.heard = Request(self.command, self.path, dict(self.headers), body)
         if self.path == "/api/show":
             self._show()

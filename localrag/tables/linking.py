@@ -58,7 +58,8 @@ def _begun(
     """The values that a word of a folded question begins, where it begins no other.
 
     "Teratai" of "Teratai Jaya", 禾粒 of 禾粒速冻. Of 26 values that 719 questions of others over
-    sheets begin so 22 are asked for, and of those that stand there whole 92 of 107.
+    sheets begin so 22 are asked for, and of those that stand there whole 92 of 107. Of the 17
+    questions that get this hint 11 are told rightly and 2 wrongly, without it 9 and 2.
     """
     begun: dict[str, list[Condition]] = {}
     for column in columns:
