@@ -72,8 +72,8 @@ def main() -> None:
         for case in chosen(arguments.data, arguments.half, arguments.questions):
             began = time.perf_counter()
             dataset, model = case.dataset, rag.model
-            is_meant = meaning(case.question, dataset, rag.engine.tokenizer, model.chooser)
-            computed = compute(case.question, dataset, model.llm, case.computes, is_meant)
+            meant = meaning(case.question, dataset, rag.engine.tokenizer, model.chooser)
+            computed = compute(case.question, dataset, model.llm, case.computes, meant)
             seconds = round(time.perf_counter() - began, 2)
             values = [row[0] for row in computed.values if row]
             right = same(values, case.answers)

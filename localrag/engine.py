@@ -1217,8 +1217,8 @@ def compute_in(
     fit = judged[0]
     expect_few_rows(fit.rows)
     dataset = of_named_files(question, fit.rows)
-    is_meant = meaning(question, dataset, tokenizer, model.chooser, fit.looked_at)
-    return dataset, compute(question, dataset, model.llm, is_meant=is_meant)
+    meant = meaning(question, dataset, tokenizer, model.chooser, fit.looked_at)
+    return dataset, compute(question, dataset, model.llm, meaning=meant)
 
 
 def open_engine(

@@ -39,7 +39,7 @@ from localrag.tables.collections import Collection, collections
 from localrag.tables.comparison import Ask
 from localrag.tables.description import copied_words, query_text
 from localrag.tables.formulation import Computed, compute, computed_by, computed_by_file
-from localrag.tables.linking import is_meant, is_named, is_value, of_named_files
+from localrag.tables.linking import Meaning, is_named, is_value, of_named_files
 from localrag.tables.query import Compute, Condition, Query, run, sql_of
 from localrag.tables.records import LATE, Cell, CellDone, CellSteps, Column, Event, Reply, Table
 from localrag.tables.sheets import MOST_ROWS, Dataset, SheetColumn, key_of, short_name
@@ -253,8 +253,8 @@ def _from_sheets(
     `surely`, nothing in their place, and only of what is asked for.
     """
     question, dataset = asked.question, of_named_files(asked.question, fit.rows)
-    meant = partial(is_meant, asked=asked, dataset=dataset, looked_at=lambda: fit.looked_at)
-    computed, seconds = timed(partial(compute, question, dataset, llm, computes, meant))
+    meaning = Meaning(asked, dataset, lambda: fit.looked_at)
+    computed, seconds = timed(partial(compute, question, dataset, llm, computes, meaning))
     yield _computed_step(computed, seconds)
     if surely and not (computed.sure and _is_of(asked, computed, dataset)):
         return False

@@ -8,14 +8,14 @@ enough of them give the same (Aggarwal et al. 2023, arXiv 2305.11860).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
 from localrag.prompts import with_examples
 from localrag.tables.description import described, relevant
-from localrag.tables.linking import linked
+from localrag.tables.linking import Meaning, linked
 from localrag.tables.query import (
     COMPUTES,
     Compute,
@@ -117,11 +117,12 @@ def compute(
     dataset: Dataset,
     llm: LLM,
     computes: Sequence[Compute] = COMPUTES,
-    is_meant: Callable[[Condition], bool] = lambda _: True,
+    meaning: Meaning | None = None,
 ) -> Computed:
     """The answer to a question over the rows of a dataset, by queries that `computes` one of these.
 
-    Those with a condition that is not meant count for nothing. Raises what the model raises.
+    Those with a condition that is not meant count for nothing. No more are drawn where the first
+    gives the same as the query that nobody writes (`Meaning.query`). Raises what the model raises.
     """
     outcomes: dict[frozenset[str], _Outcome] = {}
     lists: dict[tuple[int, ...], Counter[Query]] = {}
@@ -130,7 +131,7 @@ def compute(
     for drawn, query in enumerate(_queries(question, dataset, llm, computes), 1):
         if not query or query.compute not in computes or adds_up_numbers_of_rows(dataset, query):
             pass
-        elif not all(map(is_meant, query.where)):
+        elif meaning and not all(map(meaning.has, query.where)):
             others[query] += 1
         else:
             is_query, query = True, _telling(query, dataset)
@@ -140,6 +141,10 @@ def compute(
                 if query.compute == "list" and query.where:
                     rows = tuple(counted_rows(dataset, query))
                     lists.setdefault(rows, Counter())[query] += 1
+                unwritten = meaning.query(query.compute) if meaning and drawn == 1 else None
+                if unwritten and answers(run(dataset, sql_of(unwritten))) == answers(result):
+                    outcomes[answers(result)].queries[query] += 1
+                    break
         counts = [outcome.queries.total() for outcome in outcomes.values()]
         if drawn == _ALIKE and counts == [drawn]:
             break

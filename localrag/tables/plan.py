@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import islice
 from typing import Generic, Literal, TypeVar
 
@@ -22,8 +22,8 @@ from localrag.prompts import YES_NO, render, with_examples
 from localrag.rag.question_words import Asked
 from localrag.tables.collections import Collection
 from localrag.tables.description import column_line, described, relevant
-from localrag.tables.linking import are_of_other_months, is_meant
-from localrag.tables.query import COMPUTES, Compute, Condition
+from localrag.tables.linking import Meaning, are_of_other_months
+from localrag.tables.query import COMPUTES, Compute
 from localrag.tables.sheets import Dataset, file_name
 from localrag.text.language import answer_language
 from localrag.types import Message
@@ -233,17 +233,17 @@ def meaning(
     tokenize: Tokenize,
     chooser: Chooser,
     seen: Mapping[str, float] = {},
-) -> Callable[[Condition], bool]:
-    """Whether a question may mean a condition over a dataset, as `linking.is_meant` has it.
+) -> Meaning:
+    """What a question may mean of a dataset.
 
-    Where the model looks is found out when a condition needs it, unless it was `seen`.
+    Where the model looks is found out when that is needed, unless it was `seen`.
     """
 
     @cache
     def columns() -> Mapping[str, float]:
         return seen or looked_at(question, dataset, chooser)
 
-    return partial(is_meant, asked=Asked(question, tokenize), dataset=dataset, looked_at=columns)
+    return Meaning(Asked(question, tokenize), dataset, columns)
 
 
 def _probed(question: str, rows: R, chooser: Chooser) -> Fit[R] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pytest
@@ -21,9 +20,9 @@ from localrag.rag.question_words import Asked
 from localrag.tables.collections import Collection
 from localrag.tables.description import query_text
 from localrag.tables.formulation import MOST_QUERIES, Computed, compute
-from localrag.tables.linking import are_of_other_months, is_meant
+from localrag.tables.linking import Meaning, are_of_other_months
 from localrag.tables.plan import Rows, Scope, fitting, looked_at, ranked, scope
-from localrag.tables.query import Condition, Query, counted_rows, run, sql_of
+from localrag.tables.query import Compute, Condition, Query, counted_rows, run, sql_of
 from localrag.tables.sheets import Dataset, RawTable, dataset_of, datasets, raw_tables
 from localrag.tables.sql import query_of, sql_in
 from localrag.text.tokenize import Tokenizer
@@ -331,13 +330,8 @@ def test_a_query_about_a_column_that_nobody_looked_at_is_a_misreading() -> None:
     tokenize = Tokenizer(None)
 
     def read(question: str, sql: str, columns: dict[str, float] = seen) -> Computed:
-        meant = partial(
-            is_meant,
-            asked=Asked(question, tokenize),
-            dataset=costs,
-            looked_at=lambda: columns,
-        )
-        return compute(question, costs, ScriptedLLM([sql] * MOST_QUERIES), is_meant=meant)
+        meaning = Meaning(Asked(question, tokenize), costs, lambda: columns)
+        return compute(question, costs, ScriptedLLM([sql] * MOST_QUERIES), meaning=meaning)
 
     assert read("How many are dear?", repairs, {}).sure
     unmeant = read("How many are dear?", repairs)
@@ -354,6 +348,61 @@ def test_a_query_about_a_column_that_nobody_looked_at_is_a_misreading() -> None:
     empty = "SELECT COUNT(*) FROM data WHERE Note IS NULL"
     for question in ("How many are dear?", "How many are dear"):
         assert read(question, empty).doubt == "not meant"
+
+
+def looking(question: str, data: Dataset, **seen: float) -> Meaning:
+    return Meaning(Asked(question, Tokenizer(None)), data, lambda: seen)
+
+
+@pytest.mark.parametrize(
+    ("operation", "question", "sql"),
+    [
+        ("sum", "What is a safety test?", "SUM(Cost_GBP) FROM data WHERE Work = 'safety test'"),
+        ("average", "Of calibration?", "AVG(Cost_GBP) FROM data WHERE Work = 'calibration'"),
+        ("largest", "What was dearest?", "Work FROM data ORDER BY Cost_GBP DESC LIMIT 1"),
+        ("smallest", "What was cheapest?", "Work FROM data ORDER BY Cost_GBP LIMIT 1"),
+        ("most frequent", "What is usual?", "Work FROM data{} ORDER BY COUNT(*) DESC LIMIT 1"),
+        (
+            "largest total",
+            "What took most?",
+            "Work FROM data{} ORDER BY SUM(Cost_GBP) DESC LIMIT 1",
+        ),
+    ],
+)
+def test_the_query_that_nobody_writes_and_the_first_that_is_written_are_two_readings(
+    operation: Compute, question: str, sql: str
+) -> None:
+    costs = dataset(COSTS)
+    written = "SELECT " + sql.format(" GROUP BY Work")
+    llm = ScriptedLLM([written, *["?"] * (MOST_QUERIES - 1)])
+    meaning = looking(question, costs, Work=0.3, Cost_GBP=0.6, Note=0.1, Date=0.0)
+    told = compute(question, costs, llm, (operation,), meaning)
+    assert (told.sure, told.share, len(llm.history)) == (True, 1.0, 1)
+    llm = ScriptedLLM([written, *["?"] * (MOST_QUERIES - 1)])
+    unsure = compute(question, costs, llm, (operation,), looking(question, costs))
+    assert (unsure.doubt, len(llm.history)) == ("nothing", MOST_QUERIES), "a reading by itself"
+
+
+def test_lists_and_counts_hang_on_conditions_and_one_reading_is_not_enough() -> None:
+    costs = dataset(COSTS)
+    meaning = looking("How many repairs cost what?", costs, Work=0.3, Cost_GBP=0.7)
+    operations: tuple[Compute, ...] = ("list", "count", "count different")
+    assert list(map(meaning.query, operations)) == [None] * 3
+    llm = ScriptedLLM(["SELECT COUNT(*) FROM data", *["?"] * (MOST_QUERIES - 1)])
+    assert compute("How many?", costs, llm, ("count",), meaning).doubt == "nothing"
+    # The first that is written differs, and the next ones have to agree among themselves.
+    written = ["SELECT MAX(Cost_GBP) FROM data", "SELECT SUM(Cost_GBP) FROM data", *["?"] * 3]
+    summed = compute("What do they cost?", costs, ScriptedLLM(written), ("sum",), meaning)
+    assert summed.doubt == "nothing"
+
+
+def test_a_query_of_texts_alone_adds_nothing_up() -> None:
+    names = dataset(sheet("a.csv", [("Item", "Shelf"), ("cups", "A1"), ("pens", "B2")]))
+    meaning = looking("What do cups come to?", names, Item=0.5, Shelf=0.5)
+    operations: tuple[Compute, ...] = ("sum", "average", "largest", "largest total")
+    assert list(map(meaning.query, operations)) == [None] * 4
+    cups = Condition("Item", "=", "cups")
+    assert meaning.query("most frequent") == Query("most frequent", "Shelf", where=(cups,))
 
 
 def test_a_question_is_about_all_as_the_model_says() -> None:
