@@ -121,8 +121,9 @@ def compute(
 ) -> Computed:
     """The answer to a question over the rows of a dataset, by queries that `computes` one of these.
 
-    Those with a condition that is not meant count for nothing. No more are drawn where the first
-    gives the same as the query that nobody writes (`Meaning.query`). Raises what the model raises.
+    Those with a condition that is not meant count for nothing. A query that nobody writes counts as
+    one of them (`Meaning.query`), and where they differ it has to agree with most. Raises what the
+    model raises.
     """
     outcomes: dict[frozenset[str], _Outcome] = {}
     lists: dict[tuple[int, ...], Counter[Query]] = {}
@@ -141,13 +142,12 @@ def compute(
                 if query.compute == "list" and query.where:
                     rows = tuple(counted_rows(dataset, query))
                     lists.setdefault(rows, Counter())[query] += 1
-                unwritten = meaning.query(query.compute) if meaning and drawn == 1 else None
-                if unwritten and answers(run(dataset, sql_of(unwritten))) == answers(result):
-                    outcomes[answers(result)].queries[query] += 1
-                    break
         counts = [outcome.queries.total() for outcome in outcomes.values()]
-        if drawn == _ALIKE and counts == [drawn]:
-            break
+        if query and counts == [drawn] and drawn >= _ALIKE - 1:
+            # The query that nobody writes is one of those that have to be alike.
+            unwritten = _unwritten(query, dataset, meaning)
+            if drawn == _ALIKE or (unwritten and answers(unwritten) in outcomes):
+                break
     ranked = sorted(outcomes.values(), key=lambda outcome: -outcome.queries.total())
     if not ranked and others and not is_query:
         other_query = others.most_common(1)[0][0]
@@ -163,18 +163,34 @@ def compute(
     if same_rows.total() > queries.total() and same_rows.total() >= max(_ALIKE, _SAME_ROWS * total):
         queries = same_rows
     query, alike = queries.most_common(1)[0][0], queries.total()
+    computed, unwritten = computed_by(question, query, dataset), _unwritten(query, dataset, meaning)
+    if unwritten is not None:
+        total, alike = total + 1, alike + (answers(unwritten) == answers(computed.result))
     share = alike / total
     doubt = "differ" if share < SURE else "" if alike >= _FEWEST else "nothing"
-    computed = computed_by(question, query, dataset)
     if not doubt and _counts_none(query, computed.result):
         doubt = "differ" if len(ranked) > 1 else "nothing"
     other = ranked[1].result if doubt == "differ" and len(ranked) > 1 else computed.result
+    if (
+        not doubt
+        and len(ranked) > 1
+        and unwritten
+        and answers(unwritten) != answers(computed.result)
+    ):
+        doubt, other = "differ", unwritten
     columns = Counter[str]()
     if queries is same_rows:
         for listed, count in queries.items():
             columns[listed.of] += count
     beside = tuple(key for key, _ in columns.most_common(1 + _BESIDE) if key != query.of)
     return replace(computed, other=other, doubt=computed.doubt or doubt, share=share, beside=beside)
+
+
+def _unwritten(query: Query, dataset: Dataset, meaning: Meaning | None) -> QueryResult | None:
+    """What the query gives that nobody writes, of the same operation; None where there is none."""
+    unwritten = meaning.query(query.compute) if meaning else None
+    result = run(dataset, sql_of(unwritten)) if unwritten else None
+    return result if result and not result.is_empty else None
 
 
 def _telling(query: Query, dataset: Dataset) -> Query:

@@ -369,31 +369,49 @@ def looking(question: str, data: Dataset, **seen: float) -> Meaning:
         ),
     ],
 )
-def test_the_query_that_nobody_writes_and_the_first_that_is_written_are_two_readings(
+def test_the_query_that_nobody_writes_and_two_that_are_written_are_three_readings(
     operation: Compute, question: str, sql: str
 ) -> None:
     costs = dataset(COSTS)
     written = "SELECT " + sql.format(" GROUP BY Work")
-    llm = ScriptedLLM([written, *["?"] * (MOST_QUERIES - 1)])
+    llm = ScriptedLLM([written] * MOST_QUERIES)
     meaning = looking(question, costs, Work=0.3, Cost_GBP=0.6, Note=0.1, Date=0.0)
     told = compute(question, costs, llm, (operation,), meaning)
-    assert (told.sure, told.share, len(llm.history)) == (True, 1.0, 1)
+    assert (told.sure, told.share, len(llm.history)) == (True, 1.0, 2)
+    llm = ScriptedLLM([written] * MOST_QUERIES)
+    told = compute(question, costs, llm, (operation,), looking(question, costs))
+    assert (told.sure, len(llm.history)) == (True, 3), "nobody knows where the model looks"
     llm = ScriptedLLM([written, *["?"] * (MOST_QUERIES - 1)])
-    unsure = compute(question, costs, llm, (operation,), looking(question, costs))
-    assert (unsure.doubt, len(llm.history)) == ("nothing", MOST_QUERIES), "a reading by itself"
+    told = compute(question, costs, llm, (operation,), meaning)
+    assert (told.sure, told.share, len(llm.history)) == (True, 1.0, MOST_QUERIES)
+    llm = ScriptedLLM([written, *["?"] * (MOST_QUERIES - 1)])
+    alone = compute(question, costs, llm, (operation,), looking(question, costs))
+    assert alone.doubt == "nothing", "one reading is none"
 
 
-def test_lists_and_counts_hang_on_conditions_and_one_reading_is_not_enough() -> None:
+def test_where_queries_differ_the_one_that_nobody_writes_has_to_agree_with_most() -> None:
+    costs, question = dataset(COSTS), "Of the repairs?"
+    repairs = "SELECT SUM(Cost_GBP) FROM data WHERE Work = 'repair'"
+    tests = "SELECT SUM(Cost_GBP) FROM data WHERE Work = 'safety test'"
+    meaning = looking(question, costs, Work=0.3, Cost_GBP=0.7)
+    told = compute(question, costs, drawn(repairs, tests, repairs), ("sum",), meaning)
+    assert (told.doubt, told.values, told.other.rows) == ("differ", ((1200.5,),), ((1300.0,),))
+    # It stands alone against all that are written.
+    alike = compute(question, costs, drawn(repairs), ("sum",), meaning)
+    assert (alike.sure, alike.share) == (True, 0.75)
+    # What is hardly looked at says nothing for or against it.
+    blind = looking(question, costs, Work=0.995, Cost_GBP=0.005)
+    assert compute(question, costs, drawn(repairs, tests, repairs), ("sum",), blind).sure
+
+
+def test_lists_and_counts_hang_on_conditions_that_nobody_writes() -> None:
     costs = dataset(COSTS)
     meaning = looking("How many repairs cost what?", costs, Work=0.3, Cost_GBP=0.7)
     operations: tuple[Compute, ...] = ("list", "count", "count different")
     assert list(map(meaning.query, operations)) == [None] * 3
-    llm = ScriptedLLM(["SELECT COUNT(*) FROM data", *["?"] * (MOST_QUERIES - 1)])
-    assert compute("How many?", costs, llm, ("count",), meaning).doubt == "nothing"
-    # The first that is written differs, and the next ones have to agree among themselves.
-    written = ["SELECT MAX(Cost_GBP) FROM data", "SELECT SUM(Cost_GBP) FROM data", *["?"] * 3]
-    summed = compute("What do they cost?", costs, ScriptedLLM(written), ("sum",), meaning)
-    assert summed.doubt == "nothing"
+    llm = drawn("SELECT COUNT(*) FROM data WHERE Work = 'repair'")
+    assert compute("How many?", costs, llm, ("count",), meaning).sure
+    assert len(llm.history) == 3
 
 
 def test_a_query_of_texts_alone_adds_nothing_up() -> None:
