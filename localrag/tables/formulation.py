@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from localrag.languages import LANGUAGES, LanguageCode
 from localrag.models.llms.base import LLM, Options
@@ -121,14 +122,23 @@ def compute(
 ) -> Computed:
     """The answer to a question over the rows of a dataset, by queries that `computes` one of these.
 
-    Those with a condition that is not meant count for nothing. A query that nobody writes counts as
-    one of them (`Meaning.query`), and where they differ it has to agree with most. Raises what the
-    model raises.
+    Those with a condition that is not meant count for nothing. The query that linking gives by
+    itself (`Meaning.query`) counts as one of those that it agrees with, and where the others differ
+    it has to agree with most. Raises what the model raises.
     """
     outcomes: dict[frozenset[str], _Outcome] = {}
     lists: dict[tuple[int, ...], Counter[Query]] = {}
     others = Counter[Query]()
     is_query = False
+
+    @cache
+    def by_linking(operation: Compute) -> QueryResult | None:
+        other = meaning.query(operation) if meaning else None
+        if other is None or adds_up_numbers_of_rows(dataset, other):
+            return None
+        result = run(dataset, sql_of(other))
+        return None if result.is_empty else result
+
     for drawn, query in enumerate(_queries(question, dataset, llm, computes), 1):
         if not query or query.compute not in computes or adds_up_numbers_of_rows(dataset, query):
             pass
@@ -144,9 +154,9 @@ def compute(
                     lists.setdefault(rows, Counter())[query] += 1
         counts = [outcome.queries.total() for outcome in outcomes.values()]
         if query and counts == [drawn] and drawn >= _ALIKE - 1:
-            # The query that nobody writes is one of those that have to be alike.
-            unwritten = _unwritten(query, dataset, meaning)
-            if drawn == _ALIKE or (unwritten and answers(unwritten) in outcomes):
+            # What linking gives is one of those that have to be alike.
+            linked_result = by_linking(query.compute)
+            if drawn == _ALIKE or (linked_result and answers(linked_result) in outcomes):
                 break
     ranked = sorted(outcomes.values(), key=lambda outcome: -outcome.queries.total())
     if not ranked and others and not is_query:
@@ -163,34 +173,22 @@ def compute(
     if same_rows.total() > queries.total() and same_rows.total() >= max(_ALIKE, _SAME_ROWS * total):
         queries = same_rows
     query, alike = queries.most_common(1)[0][0], queries.total()
-    computed, unwritten = computed_by(question, query, dataset), _unwritten(query, dataset, meaning)
-    if unwritten is not None:
-        total, alike = total + 1, alike + (answers(unwritten) == answers(computed.result))
+    computed, linked_result = computed_by(question, query, dataset), by_linking(query.compute)
+    agrees = linked_result is not None and answers(linked_result) == answers(computed.result)
+    total, alike = total + agrees, alike + agrees
     share = alike / total
     doubt = "differ" if share < SURE else "" if alike >= _FEWEST else "nothing"
     if not doubt and _counts_none(query, computed.result):
         doubt = "differ" if len(ranked) > 1 else "nothing"
     other = ranked[1].result if doubt == "differ" and len(ranked) > 1 else computed.result
-    if (
-        not doubt
-        and len(ranked) > 1
-        and unwritten
-        and answers(unwritten) != answers(computed.result)
-    ):
-        doubt, other = "differ", unwritten
+    if not doubt and len(ranked) > 1 and linked_result and not agrees:
+        doubt, other = "differ", linked_result
     columns = Counter[str]()
     if queries is same_rows:
         for listed, count in queries.items():
             columns[listed.of] += count
     beside = tuple(key for key, _ in columns.most_common(1 + _BESIDE) if key != query.of)
     return replace(computed, other=other, doubt=computed.doubt or doubt, share=share, beside=beside)
-
-
-def _unwritten(query: Query, dataset: Dataset, meaning: Meaning | None) -> QueryResult | None:
-    """What the query gives that nobody writes, of the same operation; None where there is none."""
-    unwritten = meaning.query(query.compute) if meaning else None
-    result = run(dataset, sql_of(unwritten)) if unwritten else None
-    return result if result and not result.is_empty else None
 
 
 def _telling(query: Query, dataset: Dataset) -> Query:

@@ -143,11 +143,11 @@ class Meaning:
         return self.looked_at().get(condition.key, 1.0) >= LEAST_LOOKED_AT
 
     def query(self, compute: Compute) -> Query | None:
-        """The query that nobody writes: of the columns most looked at, over rows that words name.
+        """The query that linking gives by itself: of columns most looked at, over rows named.
 
         None of lists and counts, which hang on conditions, and where nothing is known. By itself it
-        is right for 144 of 232 sums and extremes of others. Of 50 of these most of what the starter
-        writes told 38, 8 of them wrongly; with it 34 are told, 2 wrongly
+        is right for 144 of 232 sums and extremes of others. Of 86 of these most of what the starter
+        writes told 58 rightly and 11 wrongly, with it 57 and 4
         (`benchmarks/log/2026-11.md`, 2026-11-30, "a query that nobody writes").
         """
         if compute in ("list", "count", "count different") or not (shares := self.looked_at()):

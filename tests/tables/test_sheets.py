@@ -369,7 +369,7 @@ def looking(question: str, data: Dataset, **seen: float) -> Meaning:
         ),
     ],
 )
-def test_the_query_that_nobody_writes_and_two_that_are_written_are_three_readings(
+def test_what_linking_gives_and_two_written_queries_are_three_readings(
     operation: Compute, question: str, sql: str
 ) -> None:
     costs = dataset(COSTS)
@@ -389,7 +389,7 @@ def test_the_query_that_nobody_writes_and_two_that_are_written_are_three_reading
     assert alone.doubt == "nothing", "one reading is none"
 
 
-def test_where_queries_differ_the_one_that_nobody_writes_has_to_agree_with_most() -> None:
+def test_where_written_queries_differ_what_linking_gives_has_to_agree_with_most() -> None:
     costs, question = dataset(COSTS), "Of the repairs?"
     repairs = "SELECT SUM(Cost_GBP) FROM data WHERE Work = 'repair'"
     tests = "SELECT SUM(Cost_GBP) FROM data WHERE Work = 'safety test'"
@@ -398,13 +398,16 @@ def test_where_queries_differ_the_one_that_nobody_writes_has_to_agree_with_most(
     assert (told.doubt, told.values, told.other.rows) == ("differ", ((1200.5,),), ((1300.0,),))
     # It stands alone against all that are written.
     alike = compute(question, costs, drawn(repairs), ("sum",), meaning)
-    assert (alike.sure, alike.share) == (True, 0.75)
+    assert (alike.sure, alike.share) == (True, 1.0)
+    # Against a single one it leaves open what is meant.
+    alone = compute(question, costs, ScriptedLLM([repairs, *["?"] * 4]), ("sum",), meaning)
+    assert (alone.doubt, alone.values) == ("nothing", ((1200.5,),))
     # What is hardly looked at says nothing for or against it.
     blind = looking(question, costs, Work=0.995, Cost_GBP=0.005)
     assert compute(question, costs, drawn(repairs, tests, repairs), ("sum",), blind).sure
 
 
-def test_lists_and_counts_hang_on_conditions_that_nobody_writes() -> None:
+def test_linking_gives_no_lists_and_no_counts() -> None:
     costs = dataset(COSTS)
     meaning = looking("How many repairs cost what?", costs, Work=0.3, Cost_GBP=0.7)
     operations: tuple[Compute, ...] = ("list", "count", "count different")
@@ -412,6 +415,15 @@ def test_lists_and_counts_hang_on_conditions_that_nobody_writes() -> None:
     llm = drawn("SELECT COUNT(*) FROM data WHERE Work = 'repair'")
     assert compute("How many?", costs, llm, ("count",), meaning).sure
     assert len(llm.history) == 3
+
+
+def test_linking_adds_up_no_numbers_of_rows() -> None:
+    rows = [("Job", "Van", "Hours"), *((str(number), "V1", "2") for number in range(1, 7))]
+    jobs = dataset(sheet("a.csv", rows))
+    meaning = looking("What do they come to?", jobs, Job=0.9, Hours=0.1)
+    hours, long = "SELECT SUM(Hours) FROM data", "SELECT SUM(Hours) FROM data WHERE Job > 3"
+    told = compute("What do they come to?", jobs, drawn(hours, long, hours), ("sum",), meaning)
+    assert (told.sure, told.values) == (True, ((12,),))
 
 
 def test_a_query_of_texts_alone_adds_nothing_up() -> None:
